@@ -1,0 +1,81 @@
+"""Raw columns of equal length, before anything is fitted to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from mtlens.arrays import Array, FloatArray
+from mtlens.errors import InputError, unknown
+
+ColumnKind: TypeAlias = Literal["number", "category", "text"]
+
+
+class Table:
+    """Named columns: numbers (float64, NaN = missing), categories and texts (object arrays of str, None = missing).
+
+    Immutable by convention; ``take`` copies rows.
+
+    >>> table = Table({"age": np.array([30.0, np.nan]), "city": np.array(["Rome", None], dtype=object)})
+    >>> table.kinds
+    {'age': 'number', 'city': 'category'}
+    >>> table.take([1])["city"]
+    array([None], dtype=object)
+    """
+
+    def __init__(self, columns: Mapping[str, Array], kinds: Mapping[str, ColumnKind] | None = None) -> None:
+        self.columns: dict[str, Array] = dict(columns)
+        given = dict(kinds or {})
+        self.kinds: dict[str, ColumnKind] = {
+            name: given.get(name, "number" if column.dtype.kind == "f" else "category")
+            for name, column in self.columns.items()
+        }
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"Table: every column needs the same number of rows, found {lengths}.")
+        self.num_rows = next(iter(lengths.values()), 0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            raise unknown("column", name, self.columns)
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def take(self, rows: Any) -> Table:
+        """The given rows (indices or a mask), in that order."""
+        rows = np.asarray(rows)
+        rows = rows if rows.dtype == bool else rows.astype(np.int64)  # an empty list is float64
+        return Table({name: column[rows] for name, column in self.columns.items()}, self.kinds)
+
+    def select(self, names: Iterable[str]) -> Table:
+        """Only these columns, in this order."""
+        return Table({name: self[name] for name in names}, self.kinds)
+
+    @property
+    def is_numeric(self) -> bool:
+        return all(kind == "number" for kind in self.kinds.values())
+
+    def numbers(self) -> FloatArray:
+        """All columns as one (rows, columns) float64 array; refused when one is not a number."""
+        other = [name for name, kind in self.kinds.items() if kind != "number"]
+        if other:
+            raise InputError(f"these columns are not numbers: {', '.join(other[:10])}. Select others, or encode them.")
+        if not self.columns:
+            return np.empty((self.num_rows, 0))
+        return np.stack(list(self.columns.values()), axis=1).astype(np.float64, copy=False)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}: {kind}" for name, kind in list(self.kinds.items())[:8])
+        more = f", ... {len(self.columns) - 8} more" if len(self.columns) > 8 else ""
+        return f"Table({self.num_rows} rows; {shown}{more})"

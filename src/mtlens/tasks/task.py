@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -149,9 +149,12 @@ class TaskSet:
     (('a', 'b'), 2, True)
     """
 
-    def __init__(self, tasks: Iterable[Task], *, found: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tasks: Iterable[Task], *, found: Sequence[str] = (), settings: Mapping[str, Any] | None = None
+    ) -> None:
         self.tasks: tuple[Task, ...] = tuple(tasks)
         self.found: tuple[str, ...] = tuple(found)  # what a reader found out, a line each
+        self.settings: dict[str, Any] = dict(settings or {})  # what the SPEC says about a study of these tasks
         if not self.tasks:
             raise InputError("a TaskSet needs at least one task, found none.")
         seen: set[str] = set()
@@ -203,7 +206,22 @@ class TaskSet:
 
     def subset(self, names: Iterable[str]) -> TaskSet:
         """The named tasks, in the order of the names."""
-        return TaskSet([self[name] for name in names], found=self.found)
+        return TaskSet([self[name] for name in names], found=self.found, settings=self.settings)
+
+    def take(self, rows: Mapping[str, Any]) -> TaskSet:
+        """Each named task on its own rows (indices or a mask), the others whole; shared inputs stay shared."""
+        for name in rows:
+            self[name]  # an unknown name is refused
+        taken: dict[tuple[int, bytes], Inputs] = {}
+        tasks = []
+        for task in self.tasks:
+            if task.name not in rows:
+                tasks.append(task)
+                continue
+            own = np.asarray(rows[task.name])
+            part = task.take(own)
+            tasks.append(part.replace(X=taken.setdefault((id(task.X), own.tobytes()), part.X)))
+        return TaskSet(tasks, found=self.found, settings=self.settings)
 
     @overload
     def __getitem__(self, key: str | int) -> Task: ...

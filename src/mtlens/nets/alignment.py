@@ -1,0 +1,73 @@
+"""Algorithm 1's per-task matrix ``R_i``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from mtlens.errors import InputError
+from mtlens.nets.streams import torch_stream
+
+
+class Alignment(nn.Module):
+    r"""A task's own linear map of a feature space, ``Z = X R`` (paper, Algorithm 1), starting as the identity.
+
+    ``rank=None`` trains the full matrix ``R (d, d)``. ``rank=r`` trains ``R = I + U V^T`` with ``U, V (d, r)``; ``V``
+    starts at zero (so ``R = I``) and ``U`` at random, since a product of two zeros would never move. The regularised
+    form adds ``penalty * |R - I|_F^2`` to the loss (:meth:`regulariser`), which pulls ``R`` to the shared solution.
+
+    Args:
+        d: width of the space; inputs are ``(..., d)``.
+        rank: None for a full matrix, else ``1 <= rank <= d``.
+        penalty: strength of the pull to the identity, at least 0.
+        seed: starts ``U``; not used by the full form.
+
+    Example:
+        >>> align = Alignment(3)
+        >>> torch.equal(align(torch.ones(2, 3)), torch.ones(2, 3))
+        True
+    """
+
+    def __init__(self, d: int, *, rank: int | None = None, penalty: float = 0.0, seed: int = 0) -> None:
+        super().__init__()
+        _check(d, rank, penalty)
+        self.d, self.rank, self.penalty = d, rank, float(penalty)
+        if rank is None:
+            self.R = nn.Parameter(torch.eye(d))
+        else:
+            draws = torch.randn(d, rank, generator=torch_stream(seed, "alignment"), dtype=torch.float64)
+            self.U = nn.Parameter((draws / d**0.5).to(torch.get_default_dtype()))
+            self.V = nn.Parameter(torch.zeros(d, rank))
+
+    def matrix(self) -> Tensor:
+        """``R``, ``(d, d)``."""
+        if self.rank is None:
+            return self.R
+        return torch.eye(self.d, dtype=self.U.dtype, device=self.U.device) + self.U @ self.V.T
+
+    def deviation(self) -> Tensor:
+        """``R - I``, ``(d, d)``."""
+        if self.rank is None:
+            return self.R - torch.eye(self.d, dtype=self.R.dtype, device=self.R.device)
+        return self.U @ self.V.T
+
+    def regulariser(self) -> Tensor:
+        """``penalty * |R - I|_F^2``, a scalar; add it to the loss."""
+        return self.penalty * self.deviation().square().sum()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.rank is None:
+            return x @ self.R
+        return x + (x @ self.U) @ self.V.T
+
+    def extra_repr(self) -> str:
+        return f"{self.d}, rank={self.rank}, penalty={self.penalty}"
+
+
+def _check(d: int, rank: int | None, penalty: float) -> None:
+    if d < 1:
+        raise InputError(f"Alignment: d={d}. It needs the width of the features it maps, at least 1.")
+    if rank is not None and not 1 <= rank <= d:
+        raise InputError(f"Alignment: rank={rank} for width {d}. Use 1 <= rank <= {d}, or None for a full matrix.")
+    if not penalty >= 0:
+        raise InputError(f"Alignment: penalty={penalty}. It pulls R to the identity and cannot be negative; use 0 or more.")

@@ -1,0 +1,178 @@
+"""What a family of trunks says, once: how it is built, drawn from a seed, and stepped as a stack."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mtlens.errors import InputError, unknown
+
+Capacity: TypeAlias = "int | tuple[int, ...]"
+InputKind: TypeAlias = Literal["numbers", "tokens"]
+
+
+@dataclass(frozen=True)
+class RowSpec:
+    """What one encoded row of input looks like.
+
+    ``shape`` is ``(d,)`` for numbers, ``(length,)`` for token ids, or the shape of an image. For tokens ``vocabulary``
+    counts the ids (0 is padding) and ``vectors`` are their ``(vocabulary, width)`` starting embeddings, if any.
+    """
+
+    shape: tuple[int, ...]
+    vocabulary: int = 0
+    vectors: np.ndarray[Any, Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def width(self) -> int:
+        """Number of inputs once a row is laid flat."""
+        return int(np.prod(self.shape))
+
+
+class StackedTrunk(ABC):
+    """``S`` trunks of one family computed together; member ``s`` owns row ``s`` of ``parameters (S, num_parameters)``.
+
+    Smaller members are padded: ``pack`` puts zeros where they have no unit, and zero units receive zero gradient, so
+    they stay zero. One object serves one stack (it keeps buffers and the activations of its last ``forward``).
+    """
+
+    num_parameters: int
+    out_features: int
+
+    @abstractmethod
+    def pack(self, values: Mapping[str, Tensor], capacity: Capacity) -> Tensor:
+        """One member's named parameters -> its padded row ``(num_parameters,)``."""
+
+    @abstractmethod
+    def unpack(self, row: Tensor, capacity: Capacity) -> dict[str, Tensor]:
+        """The inverse of :meth:`pack`."""
+
+    @abstractmethod
+    def forward(self, parameters: Tensor, X: Tensor) -> Tensor:
+        """Features ``(S, R, out_features)`` of ``X (S, R, d)``; keeps what ``backward`` needs.
+
+        The result may be a buffer that the next call overwrites.
+        """
+
+    @abstractmethod
+    def backward(self, parameters: Tensor, grad_features: Tensor, grad: Tensor, *, grad_input: bool) -> Tensor | None:
+        """Write the gradient of the parameters into ``grad (S, num_parameters)``; return that of ``X`` if asked.
+
+        ``grad_features`` may be overwritten.
+        """
+
+
+class Family(ABC):
+    """A kind of trunk: how it is built, how it starts, and (if it can) how many of them step together."""
+
+    name: str
+    inputs: ClassVar[InputKind] = "numbers"
+
+    @abstractmethod
+    def trunk(self, rows: RowSpec, capacity: Capacity) -> nn.Module:
+        """The trunk as a module with an ``out_features`` attribute; its starting values do not matter."""
+
+    def draw(self, rows: RowSpec, capacity: Capacity, seed: int) -> dict[str, Tensor]:
+        """Starting values by ``state_dict`` name, in float64 where they are floats, from ``seed`` alone.
+
+        By default whatever the module draws itself, under a torch generator seeded with ``seed``.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.trunk(rows, capacity)
+        return {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+    def stacked(self, rows: RowSpec, capacities: Sequence[Capacity]) -> StackedTrunk | None:
+        """A stack of this family, or None when its members are faster (or only possible) one by one."""
+        del rows, capacities
+        return None
+
+    def check(self, capacity: Capacity) -> None:
+        """Refuse a capacity the family cannot have."""
+        sizes = capacity if isinstance(capacity, tuple) else (capacity,)
+        if not sizes or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in sizes):
+            raise InputError(
+                f"trunk {self.name!r}: capacity={capacity!r}. It takes a whole number of at least 1, "
+                "or (for 'mlp') a tuple of them, one a layer."
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """What (with the capacity) determines the family, as JSON; it enters ``Training.identity``."""
+        return {"name": self.name}
+
+
+FAMILIES: dict[str, Family] = {}
+
+
+def register(family: Family) -> Family:
+    """Make a family available by name."""
+    FAMILIES[family.name] = family
+    return family
+
+
+class ModuleFamily(Family):
+    """A user's own trunk: any factory that takes a capacity and returns an ``nn.Module``.
+
+    ``out_features`` is read from the module or found by running two rows of zeros through it.
+    """
+
+    name = "module"
+
+    def __init__(self, factory: Callable[[Any], nn.Module]) -> None:
+        self.factory = factory
+
+    def trunk(self, rows: RowSpec, capacity: Capacity) -> nn.Module:
+        module = self.factory(capacity)
+        if not isinstance(module, nn.Module):
+            raise InputError(
+                f"trunk: the factory {self._label()} returned a {type(module).__name__} for capacity={capacity}. "
+                "It needs to return a torch.nn.Module."
+            )
+        if not isinstance(getattr(module, "out_features", None), int):
+            module.out_features = _found_width(module, rows)  # type: ignore[assignment]
+        return module
+
+    def settings(self) -> dict[str, Any]:
+        return {"name": self.name, "factory": self._label()}
+
+    def _label(self) -> str:
+        return f"{getattr(self.factory, '__module__', '')}.{getattr(self.factory, '__qualname__', repr(self.factory))}"
+
+
+def _found_width(module: nn.Module, rows: RowSpec) -> int:
+    parameter = next(module.parameters(), torch.empty(0))
+    was_training = module.training
+    module.eval()
+    with torch.no_grad():
+        out = module(torch.zeros(2, *rows.shape, dtype=parameter.dtype))
+    module.train(was_training)
+    if not isinstance(out, Tensor) or out.ndim != 2:
+        found = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise InputError(f"trunk: the module returned {found} for 2 rows. It needs to return (rows, features).")
+    return int(out.shape[1])
+
+
+def family_of(trunk: str | Family | Callable[[Any], nn.Module]) -> Family:
+    """The family meant by a name, a Family, or a factory of modules."""
+    if isinstance(trunk, Family):
+        return trunk
+    if isinstance(trunk, str):
+        import mtlens.nets  # noqa: F401  (fills the registry)
+
+        if trunk not in FAMILIES:
+            raise unknown("trunk", trunk, FAMILIES, "mtlens.nets")
+        return FAMILIES[trunk]
+    if isinstance(trunk, nn.Module):
+        raise InputError(
+            "trunk: found an nn.Module. Every training starts from its own seed, so give a factory taking a capacity, "
+            "for example lambda capacity: MyTrunk(capacity)."
+        )
+    if callable(trunk):
+        return ModuleFamily(trunk)
+    raise InputError(f"trunk={trunk!r}: give a name ({', '.join(FAMILIES)}) or a factory taking a capacity.")

@@ -7,3 +7,4 @@ from mtlens.nets.family import Family as Family
 from mtlens.nets.family import RowSpec as RowSpec
 from mtlens.nets.family import family_of as family_of
 from mtlens.nets.multitask import MultiTaskNet as MultiTaskNet
+from mtlens.nets.text_families import TextFamily as TextFamily

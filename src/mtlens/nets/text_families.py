@@ -1,0 +1,133 @@
+"""The families "lstm", "cnn" and "average": text trunks with a capacity, for the engine."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mtlens.errors import InputError, unknown
+from mtlens.nets.dense import MLP
+from mtlens.nets.embedding import EMBEDDING_MODES, PADDING, EmbeddingMode
+from mtlens.nets.family import Capacity, Family, RowSpec, register
+from mtlens.nets.streams import stream, torch_stream
+from mtlens.nets.text import ENCODERS, TextTrunk, reset_parameters, text_trunk
+
+Embeddings: TypeAlias = Literal["auto", "frozen", "dense", "rowwise"]
+SCRATCH_WIDTH = 100  # of embeddings learned without pretrained vectors
+SCRATCH_RANGE = 0.25  # Kim (2014): words without a vector start uniform in this range
+
+
+class TextFamily(Family):
+    """A text trunk, with what the paper or the authors' script may set.
+
+    Args:
+        name: "lstm", "cnn" or "average".
+        embeddings: "frozen", "dense" (fine-tuned by plain Adam), "rowwise" (fine-tuned by an Adam in which the moments
+            of unseen words do not decay: a different algorithm) or "auto": frozen where there are pretrained vectors,
+            dense where there are none to freeze.
+        vectors: pretrained word vectors in any form ``fit_featurizer`` takes (a path, a table); None = learn them.
+        width: columns of embeddings learned from scratch.
+        settings: ``depth`` and ``last`` for the LSTM (the authors' script: ``depth=2, last="padded"``), ``widths`` for
+            the CNN, ``depth`` for the average.
+
+    >>> TextFamily("lstm", depth=2, last="padded").settings()["last"]
+    'padded'
+    """
+
+    inputs = "tokens"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        embeddings: Embeddings = "auto",
+        vectors: Any = None,
+        width: int = SCRATCH_WIDTH,
+        **settings: Any,
+    ) -> None:
+        if name not in ENCODERS:
+            raise unknown("text trunk", name, ENCODERS)
+        if embeddings not in ("auto", *EMBEDDING_MODES):
+            raise unknown("embedding mode", embeddings, ("auto", *EMBEDDING_MODES))
+        self.name = name  # type: ignore[misc]
+        self.embeddings: Embeddings = embeddings
+        self.vectors = vectors
+        self.width = width
+        self.options = settings
+        text_trunk(name, torch.zeros(1, 1), 1, **settings)  # a wrong setting is refused here, not at the first step
+
+    def mode(self, rows: RowSpec) -> EmbeddingMode:
+        """How the table of these rows is trained."""
+        if self.embeddings == "auto":
+            return "dense" if rows.vectors is None else "frozen"
+        if self.embeddings == "frozen" and rows.vectors is None:
+            raise InputError(
+                f"trunk {self.name!r}: embeddings='frozen', but there are no word vectors to freeze. "
+                "Give vectors=..., or use embeddings='dense' to learn them from scratch."
+            )
+        return self.embeddings
+
+    def trunk(self, rows: RowSpec, capacity: Capacity) -> TextTrunk:
+        return text_trunk(self.name, self._table(rows), self._units(capacity), mode=self.mode(rows), **self.options)
+
+    def draw(self, rows: RowSpec, capacity: Capacity, seed: int) -> dict[str, Tensor]:
+        """Starting values of what is trained; a frozen table is no draw but ``rows.vectors`` itself."""
+        encoder = self._draw_encoder(rows, capacity, seed)
+        values = {f"encoder.{name}": value for name, value in encoder.items()}
+        if self.mode(rows) != "frozen":
+            values["embedding.weight"] = self._start_table(rows, seed)
+        return values
+
+    def check(self, capacity: Capacity) -> None:
+        super().check(capacity)
+        self._units(capacity)
+
+    def settings(self) -> dict[str, Any]:
+        options = {key: list(v) if isinstance(v, tuple) else v for key, v in self.options.items()}
+        settings = {"name": self.name, "embeddings": self.embeddings, "width": self.width, **options}
+        return settings if self.vectors is None else {**settings, "vectors": _fingerprint(self.vectors)}
+
+    def _units(self, capacity: Capacity) -> int:
+        sizes = capacity if isinstance(capacity, tuple) else (capacity,)
+        if len(sizes) > 1:
+            raise InputError(f"trunk {self.name!r} has one width, but capacity={capacity} names {len(sizes)}.")
+        return sizes[0]
+
+    def _table(self, rows: RowSpec) -> Tensor:
+        """``(V, d)`` pretrained vectors sharing the featurizer's memory, or zeros to be filled by `draw`."""
+        if rows.vectors is None:
+            return torch.zeros(rows.vocabulary, self.width)
+        return torch.from_numpy(rows.vectors) if rows.vectors.flags.writeable else torch.tensor(rows.vectors)
+
+    def _start_table(self, rows: RowSpec, seed: int) -> Tensor:
+        if rows.vectors is not None:
+            return torch.from_numpy(rows.vectors.astype(np.float64))
+        draws = stream(seed, "embedding").uniform(-SCRATCH_RANGE, SCRATCH_RANGE, (rows.vocabulary, self.width))
+        draws[PADDING] = 0
+        return torch.from_numpy(draws)
+
+    def _draw_encoder(self, rows: RowSpec, capacity: Capacity, seed: int) -> dict[str, Tensor]:
+        width = self.width if rows.vectors is None else rows.vectors.shape[1]
+        units = self._units(capacity)
+        if self.name == "average":  # start as the family "mlp" does on the averages, so that both ways train alike
+            return MLP.draw(RowSpec((width,)), (units,) * self.options.get("depth", 2), seed)
+        encoder: nn.Module = ENCODERS[self.name](width, units, **self.options).double()
+        reset_parameters(encoder, torch_stream(seed, "encoder"))
+        return {name: value.detach() for name, value in encoder.state_dict().items()}
+
+
+def _fingerprint(vectors: Any) -> str:
+    """What tells two sets of vectors apart in a training's identity: a path, or a hash of the numbers."""
+    if isinstance(vectors, (str, bytes)) or hasattr(vectors, "__fspath__"):
+        return str(vectors)
+    numbers = np.asarray(getattr(vectors, "vectors", vectors))
+    return hashlib.sha256(np.ascontiguousarray(numbers).tobytes()).hexdigest()[:16]
+
+
+LSTM = register(TextFamily("lstm"))
+CNN = register(TextFamily("cnn"))
+AVERAGE = register(TextFamily("average"))

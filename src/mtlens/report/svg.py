@@ -107,7 +107,7 @@ def shorten(words: str, width: float, size: float = 13.0) -> str:
     """The text cut with an ellipsis so that it fits a width; the full text belongs in a title element.
 
     >>> shorten("a rather long name", 60)
-    'a rath…'
+    'a rathe…'
     """
     if width_of(words, size) <= width:
         return words

@@ -1,0 +1,108 @@
+"""The list of reproductions. Any module may add one; the command line and the book read this list only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from mtlens.errors import InputError, unknown
+from mtlens.paper.outcome import Outcome
+
+# Modules that register reproductions, in the order of the book. Add yours here.
+MODULES = ("mtlens.paper.covariance",)
+
+_REGISTRY: dict[str, Experiment] = {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One name of ``mtlens reproduce``.
+
+    Args:
+        name: what a user types.
+        title: one line; ``where``: its place in the paper.
+        settings: ``{"printed": ..., "corrected": ...}``, each a frozen dataclass that holds every constant, among
+            them ``seeds`` (how many) and ``seed`` (the first).
+        quick: fields to change for ``--quick``.
+        run: from settings to an outcome; a pure function of them.
+        about: a paragraph for the page: what is shown, and what was changed against the print.
+        part_of_book: whether ``reproduce all`` runs it (studies on real data do not belong there).
+    """
+
+    name: str
+    title: str
+    where: str
+    settings: Mapping[str, Any]
+    run: Callable[[Any], Outcome]
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    about: str = ""
+    part_of_book: bool = True
+
+    def configure(self, setting: str = "corrected", *, quick: bool = False, **changes: Any) -> Any:
+        """The settings of a run: a named setting, made quick, with single fields changed (None leaves a field)."""
+        if setting not in self.settings:
+            raise unknown("setting", setting, self.settings, f"reproduce {self.name}")
+        chosen = self.settings[setting]
+        changes = (dict(self.quick) if quick else {}) | {k: v for k, v in changes.items() if v is not None}
+        known = {f.name for f in dataclasses.fields(chosen)}
+        for key in changes:
+            if key not in known:
+                raise unknown("constant", key, sorted(known), f"the settings of {self.name}")
+        if changes.get("seeds", 1) < 1:
+            raise InputError(f"reproduce {self.name}: seeds must be at least 1, found {changes['seeds']}.")
+        return dataclasses.replace(chosen, **changes)
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An experiment that was run: what ``--json`` prints."""
+
+    experiment: Experiment
+    setting: str
+    settings: Any
+    outcome: Outcome
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.experiment.name,
+            "setting": self.setting,
+            "constants": dataclasses.asdict(self.settings),
+            "claims": [finding.as_dict() for finding in self.outcome.findings],
+            "points": [point.as_dict() for point in self.outcome.points],
+            "notes": list(self.outcome.notes),
+        }
+
+
+def register(experiment: Experiment) -> Experiment:
+    """Add an experiment; a name can be taken once."""
+    if experiment.name in _REGISTRY and _REGISTRY[experiment.name].run is not experiment.run:
+        raise InputError(f"a reproduction named {experiment.name!r} is registered already. Choose another name.")
+    _REGISTRY[experiment.name] = experiment
+    return experiment
+
+
+def experiments() -> dict[str, Experiment]:
+    """All experiments by name, in the order of :data:`MODULES`."""
+    for module in MODULES:
+        import_module(module)
+    return dict(_REGISTRY)
+
+
+def experiment(name: str) -> Experiment:
+    found = experiments()
+    if name not in found:
+        raise unknown("reproduction", name, found)
+    return found[name]
+
+
+def reproduce(name: str, *, setting: str = "corrected", quick: bool = False, **changes: Any) -> Reproduction:
+    """Run one experiment. ``changes`` are constants of its settings, such as ``seeds=40`` or ``kappa=10.0``.
+
+    The result is a pure function of the settings: the same numbers, to the bit, on one machine.
+    """
+    chosen = experiment(name)
+    settings = chosen.configure(setting, quick=quick, **changes)
+    return Reproduction(chosen, setting, settings, chosen.run(settings))

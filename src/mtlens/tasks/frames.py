@@ -13,19 +13,36 @@ from mtlens.tasks.table import Table
 
 
 def inputs_from(X: Any, where: str) -> Array | Table:
-    """Arrays stay arrays (numbers as float), texts become one text column, data frames become a Table or an array.
+    """Arrays stay arrays (numbers as float), texts become one text column, data frames and dicts of columns a Table;
+    a table that holds only numbers becomes an array.
 
     NaN is a missing feature and allowed; infinity is refused with its first place.
     """
-    if isinstance(X, Table):
-        return _checked_table(X, where)
+    return named_inputs(X, where)[0]
+
+
+def named_inputs(X: Any, where: str) -> tuple[Array | Table, tuple[str, ...] | None]:
+    """The inputs, and the names of their columns when they had any."""
+    if isinstance(X, np.ndarray) or (hasattr(X, "__array__") and not _is_frame(X)) or isinstance(X, (list, tuple)):
+        made = _from_array(_as_array(X, where), where)
+        return made, made.names if isinstance(made, Table) else None
     if isinstance(X, Mapping):
-        return _checked_table(Table({str(name): _column(values) for name, values in X.items()}), where)
-    if hasattr(X, "__array__") or isinstance(X, (list, tuple, np.ndarray)):
-        if hasattr(X, "columns") or hasattr(X, "schema"):
-            return _from_frame(X, where)
-        return _from_array(np.asarray(X), where)
-    return _from_frame(X, where)
+        X = Table({str(name): _column(values, f"{where}, column {str(name)!r}") for name, values in X.items()})
+    elif not isinstance(X, Table):
+        X = _from_frame(X, where)
+    table = _checked_table(X, where)
+    return (table.numbers() if table.is_numeric else table), table.names
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") or hasattr(X, "schema")
+
+
+def _as_array(X: Any, where: str) -> Array:
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise InputError(f"{where}: X is ragged ({error}). Give every row the same number of values.") from error
 
 
 def _from_array(X: Array, where: str) -> Array | Table:
@@ -35,7 +52,9 @@ def _from_array(X: Array, where: str) -> Array | Table:
         try:
             X = X.astype(np.float64)
         except (TypeError, ValueError):
-            return _checked_table(Table({f"x{i}": _column(column) for i, column in enumerate(X.T)}), where)
+            if X.ndim != 2:
+                raise InputError(f"{where}: X holds things that are not numbers, in shape {X.shape}.") from None
+            return _checked_table(Table({f"x{i}": _column(column, where) for i, column in enumerate(X.T)}), where)
     if X.dtype.kind not in "fiub":
         raise InputError(f"{where}: X holds {X.dtype}; it needs numbers, texts or a data frame.")
     if X.ndim < 2:
@@ -54,38 +73,56 @@ def _texts(X: Array, where: str) -> Table:
     """A 1-D array of texts is one text column; a 2-D one has a text column each."""
     columns = X[:, None] if X.ndim == 1 else X
     names = ["text"] if columns.shape[1] == 1 else [f"text_{i}" for i in range(columns.shape[1])]
+    columns = columns.astype(object)
     for column in columns.T:
-        wrong = [value for value in column if not (value is None or isinstance(value, str))]
+        wrong = [value for value in column if not (is_missing(value) or isinstance(value, str))]
         if wrong:
             raise InputError(f"{where}: X mixes texts with {wrong[0]!r}. Give one text a row, or rows of numbers.")
-    return Table({n: columns[:, i].astype(object) for i, n in enumerate(names)}, dict.fromkeys(names, "text"))
+        column[[is_missing(value) for value in column]] = None
+    return Table({n: columns[:, i] for i, n in enumerate(names)}, dict.fromkeys(names, "text"))
 
 
-def _from_frame(X: Any, where: str) -> Array | Table:
+def _from_frame(X: Any, where: str) -> Table:
     import narwhals as nw
 
     try:
         frame = nw.from_native(X, eager_only=True)
+        columns = {name: frame[name].to_numpy() for name in frame.columns}
     except TypeError as error:
         raise InputError(
             f"{where}: X is a {type(X).__name__}. Give an array, a list of texts, a dict of columns or a data frame."
         ) from error
-    columns = {name: _column(frame[name].to_numpy()) for name in frame.columns}
-    return _checked_table(Table(columns), where)
+    except (ValueError, nw.exceptions.NarwhalsError) as error:  # such as a column name that occurs twice
+        raise InputError(f"{where}: the data frame cannot be read: {error}") from error
+    return Table({str(name): _column(values, f"{where}, column {name!r}") for name, values in columns.items()})
 
 
-def _column(values: Any) -> Array:
-    """float64 for numbers and booleans, object-of-str with None for anything else."""
-    column = np.asarray(values)
+def is_missing(value: Any) -> bool:
+    """None, NaN, and the missing values of pandas and polars."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in _MISSING_TYPES
+
+
+_MISSING_TYPES = ("NAType", "NaTType")
+
+
+def _column(values: Any, where: str) -> Array:
+    """float64 for numbers, booleans and dates (seconds since 1970), object-of-str with None for anything else."""
+    column = _as_array(values, where)
+    if column.ndim != 1:
+        raise InputError(f"{where}: a column needs one value a row, found shape {column.shape}.")
     if column.dtype.kind in "fiub":
-        return column.astype(np.float64)
+        return column.astype(np.float64, copy=False)
+    if column.dtype.kind in "mM":
+        seconds = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64) / 1e6
+        return np.where(np.isnat(column), np.nan, seconds)
+    if column.dtype.kind == "c":
+        raise InputError(f"{where} holds complex numbers. Give their real and imaginary parts as two columns.")
     entries = column.astype(object)
-    gone = [
-        v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType") for v in entries
-    ]
+    gone = [is_missing(value) for value in entries]
     if all(g or isinstance(v, (int, float, np.number, np.bool_)) for v, g in zip(entries, gone, strict=True)):
         return np.array([np.nan if g else float(v) for v, g in zip(entries, gone, strict=True)])
-    return np.array([None if g else str(v) for v, g in zip(entries, gone, strict=True)], dtype=object)
+    texts = [None if g else v if isinstance(v, str) else str(v) for v, g in zip(entries, gone, strict=True)]
+    return np.array(texts, dtype=object)
 
 
 def _checked_table(table: Table, where: str) -> Table:

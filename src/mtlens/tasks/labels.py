@@ -10,6 +10,7 @@ import numpy as np
 
 from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError, unknown
+from mtlens.tasks.frames import is_missing
 
 if TYPE_CHECKING:
     from mtlens.tasks.task import Kind
@@ -67,7 +68,7 @@ def _values(raw: Array) -> tuple[Array, Array]:
         numbers = raw.astype(np.float64)
         return numbers, np.isnan(numbers)
     entries: Array = raw.astype(object)
-    missing = np.array([e is None or (isinstance(e, float) and e != e) for e in entries], dtype=bool)
+    missing = np.array([is_missing(e) for e in entries], dtype=bool)
     present = entries[~missing]
     if all(isinstance(e, (int, float, np.number, bool, np.bool_)) for e in present):
         numbers = np.full(len(entries), np.nan)
@@ -101,11 +102,11 @@ def _check_classes(distinct: Array, kind: str, where: str) -> None:
 def _codes(values: Array, missing: Array, distinct: Array, where: str) -> FloatArray:
     place = {label: code for code, label in enumerate(distinct.tolist())}
     codes = np.full(len(values), np.nan)
-    present = values[~missing].tolist()
-    unknown_labels = sorted({str(v) for v in present if v not in place})
+    present, at = np.unique(values[~missing], return_inverse=True)
+    unknown_labels = [str(v) for v in present.tolist() if v not in place]
     if unknown_labels:
         raise InputError(f"{where}: labels {unknown_labels[:5]} are not among the classes {distinct.tolist()[:10]}.")
-    codes[~missing] = [place[v] for v in present]
+    codes[~missing] = np.array([place[v] for v in present.tolist()], dtype=np.float64)[at]
     return codes
 
 

@@ -90,7 +90,7 @@ class Splits:
 
     def too_small(self, tasks: TaskSet) -> dict[str, str]:
         """Tasks that no draw can split, with the reason: too few rows, or too few of a class."""
-        parts = 3 if self.valid else 2
+        parts = self.outer if self.scheme == "kfold" else 3 if self.valid else 2
         reasons = {task.name: _shortage(task, parts, self.least) for task in tasks}
         return {name: reason for name, reason in reasons.items() if reason}
 
@@ -370,7 +370,8 @@ def _wants(totals: FloatArray, shares: FloatArray, least: IntArray) -> FloatArra
     raised = np.maximum(wants, floor)
     largest = int(np.argmax(shares))
     raised[:, largest] -= (raised - wants).sum(axis=1)
-    return np.maximum(raised, floor)
+    least_met: FloatArray = np.maximum(raised, floor)
+    return least_met
 
 
 def _portion(sizes: FloatArray, wants: FloatArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:

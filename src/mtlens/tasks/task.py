@@ -9,7 +9,7 @@ import numpy as np
 
 from mtlens.arrays import Array, BoolArray, FloatArray
 from mtlens.errors import InputError, unknown
-from mtlens.tasks.frames import inputs_from
+from mtlens.tasks.frames import named_inputs
 from mtlens.tasks.labels import encode_labels
 from mtlens.tasks.table import Table
 
@@ -66,14 +66,15 @@ class Task:
         if not isinstance(name, str) or not name.strip():
             raise InputError(f"a task needs a name, found {name!r}. Give it any non-empty text.")
         self.name = name
-        self.X: Inputs = inputs_from(X, f"task {name!r}")
+        inputs, found_names = named_inputs(X, f"task {name!r}")
+        self.X: Inputs = inputs
         labels = encode_labels(y, kind=kind, classes=classes, where=f"task {name!r}")
         self.y: FloatArray = labels.codes
         self.kind: Kind = labels.kind
         self.classes: tuple[Any, ...] = labels.classes
         self.found: str = labels.found
         self.metric: str = metric or DEFAULT_METRIC[self.kind]
-        self.feature_names: tuple[str, ...] = _feature_names(self.X, feature_names, name)
+        self.feature_names: tuple[str, ...] = _feature_names(self.X, feature_names or found_names, name)
         self.split = _split_column(split, name)
         self.weight: FloatArray | None = _weights(weight, name)
         self.group: Array | None = None if group is None else np.asarray(group)
@@ -191,7 +192,8 @@ class TaskSet:
         for what, given in (("names", names), ("kinds", kinds)):
             if len(given) != count:
                 raise InputError(f"TaskSet.from_arrays: Y has {count} columns, but {len(given)} {what} were given.")
-        shared = inputs_from(X, "TaskSet.from_arrays")
+        shared, found_names = named_inputs(X, "TaskSet.from_arrays")
+        fields.setdefault("feature_names", found_names)
         columns = zip(names, labels.T, kinds, strict=True)
         return cls(Task(name, shared, column, kind=k, **fields) for name, column, k in columns)
 

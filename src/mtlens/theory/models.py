@@ -1,0 +1,92 @@
+"""Single-task models and the angle between two of them (paper, Sections 2.1 and 2.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mtlens.errors import InputError
+from mtlens.theory.inputs import Numbers, float64, labelled_rows, matrix, numbers_of, refuse_not_finite, scalar, vector
+
+
+def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
+    r"""A task's own least squares: :math:`\theta = (X^\top X + \rho I)^\dagger X^\top y` (paper, Section 2.2).
+
+    Minimum norm where several solutions fit equally well; no intercept, nothing centred. With ``ridge`` the penalty is
+    ``ridge * |theta|^2`` beside a *sum* of squared errors.
+
+    Args:
+        X: ``(m, d)`` features.
+        y: ``(m,)`` labels, or ``(m, k)`` for k tasks over the same rows. NaN rows of a vector are dropped; in a matrix
+            NaN is refused.
+        ridge: ``rho >= 0``.
+
+    Returns:
+        ``(d,)`` or ``(d, k)``.
+
+    Example:
+        >>> single_task_optimum(np.array([[1.0, 1.0]]), [2.0]).round(12)
+        array([1., 1.])
+    """
+    where = "single_task_optimum"
+    if not (np.isfinite(float(ridge)) and float(ridge) >= 0):
+        raise InputError(f"{where} needs ridge >= 0, found ridge={ridge!r}. It is added to the diagonal of X^T X.")
+    xp = numbers_of(X, y)
+    labels = float64(y, xp, X)
+    if labels.ndim == 2:
+        X = matrix(X, where, xp=xp, like=labels)
+        if labels.shape[0] != X.shape[0]:
+            raise InputError(
+                f"{where}: X has {X.shape[0]} rows, y has {labels.shape[0]}. Give one row of labels a row."
+            )
+        refuse_not_finite(labels, where, "y")
+    else:
+        X, labels = labelled_rows(X, labels, where, xp)
+
+    return solve_least_squares(X, labels, float(ridge), xp)
+
+
+def solve_least_squares(X: Numbers, y: Numbers, ridge: float, xp: Any) -> Numbers:
+    """The same without checks, numpy or torch; y ``(m,)`` or ``(m, k)``."""
+    if xp is not np:
+        if ridge == 0:
+            return xp.linalg.pinv(X) @ y
+        return xp.linalg.solve(X.T @ X + ridge * xp.eye(X.shape[1], dtype=X.dtype, device=X.device), X.T @ y)
+    if ridge == 0:
+        return np.linalg.lstsq(X, y, rcond=np.finfo(np.float64).eps * max(X.shape))[0]
+    # Through the SVD of X, not X^T X: the normal equations would square the condition number.
+    U, s, Vt = np.linalg.svd(X, full_matrices=False)
+    return Vt.T @ ((s / (s**2 + ridge)) * (U.T @ y).T).T
+
+
+def sin_angle(a: Any, b: Any) -> Any:
+    r"""Sine of the angle between two vectors, :math:`\sqrt{1 - \cos^2} \in [0, 1]` (paper, Appendix A, notations).
+
+    The same for ``b`` and ``-b``. Computed as the length of the part of ``a`` outside ``b``, which keeps its digits where
+    ``sqrt(1 - cos^2)`` loses half of them. At parallel vectors the gradient is 0 rather than NaN.
+
+    Example:
+        >>> sin_angle([1.0, 0.0], [0.0, -2.0])
+        1.0
+    """
+    where = "sin_angle"
+    xp = numbers_of(a, b)
+    first, second = vector(a, where, name="a", xp=xp, like=b), vector(b, where, name="b", xp=xp, like=a)
+    if first.shape != second.shape:
+        raise InputError(f"{where} needs vectors of one length, found {first.shape[0]} and {second.shape[0]}.")
+    first, second = _unit(first, "a", where), _unit(second, "b", where)
+
+    outside = first - (first @ second) * second
+    squared = (outside * outside).sum()
+    if float(squared) == 0.0:
+        return scalar(squared)
+    return scalar(xp.sqrt(squared))
+
+
+def _unit(v: Numbers, name: str, where: str) -> Numbers:
+    peak = float(abs(v).max())
+    if peak == 0.0:
+        raise InputError(f"{where}: {name} is the zero vector, which has no direction. Give a model that is not zero.")
+    v = v / peak  # squares of 1e-200 would vanish
+    return v / (v * v).sum() ** 0.5

@@ -1,0 +1,116 @@
+"""What the joint solvers share: tasks without their rows, heads for a given module, and the finished record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mtlens.arrays import FloatArray
+from mtlens.theory.implicit import with_gradient
+from mtlens.theory.inputs import Numbers, to_numpy
+from mtlens.theory.loss import column_scales
+from mtlens.theory.models import solve_least_squares
+from mtlens.theory.optimum import Optimum
+
+
+@dataclass(frozen=True)
+class Problem:
+    """k penalised least-squares tasks in numpy, ready to be solved jointly.
+
+    Attributes:
+        Xs, ys: the tasks' rows, or fewer rows with the same losses (see :func:`compressed`), without the penalty.
+        alpha: ``(k,)`` task weights.
+        rho: ``(k,)`` ridges.
+    """
+
+    Xs: list[FloatArray]
+    ys: list[FloatArray]
+    alpha: FloatArray
+    rho: FloatArray
+
+    @property
+    def width(self) -> int:
+        return int(self.Xs[0].shape[1])
+
+    def penalised(self) -> tuple[list[FloatArray], list[FloatArray]]:
+        """The tasks with ``sqrt(rho) I`` appended to X and zeros to y: their plain losses include the penalty."""
+        eye = np.eye(self.width)
+        Xs = [X if r == 0 else np.vstack([X, np.sqrt(r) * eye]) for X, r in zip(self.Xs, self.rho, strict=True)]
+        ys = [np.concatenate([y, np.zeros(len(X) - len(y))]) for X, y in zip(Xs, self.ys, strict=True)]
+        return Xs, ys
+
+
+def problem_of(Xs: Sequence[Numbers], ys: Sequence[Numbers], alpha: Numbers, rho: FloatArray) -> Problem:
+    pairs = [compressed(to_numpy(X), to_numpy(y)) for X, y in zip(Xs, ys, strict=True)]
+    return Problem([X for X, _ in pairs], [y for _, y in pairs], to_numpy(alpha), rho)
+
+
+def compressed(X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """At most d + 1 rows with ``|X t - y|`` unchanged for every t: the triangular factor of ``[X, y]``."""
+    if X.shape[0] <= X.shape[1] + 1:
+        return X, y
+    R = np.linalg.qr(np.column_stack([X, y]), mode="r")
+    return R[:, :-1], R[:, -1]
+
+
+def best_heads(B: FloatArray, problem: Problem) -> FloatArray:
+    """``(r, k)`` heads that minimise every task's penalised loss for a given module ``(d, r)``, minimum norm."""
+    heads = []
+    for X, y in zip(*problem.penalised(), strict=True):
+        scale = column_scales(X, B)
+        heads.append(solve_least_squares(X @ B / scale, y, 0.0, np) / scale)
+    return np.column_stack(heads)
+
+
+def losses(coef: FloatArray, problem: Problem) -> FloatArray:
+    """``(k,)`` sums of squared errors of coefficients ``(d, k)``, one column a task."""
+    return np.array([((X @ t - y) ** 2).sum() for X, y, t in zip(problem.Xs, problem.ys, coef.T, strict=True)])
+
+
+def objective(coef: FloatArray, problem: Problem) -> float:
+    """Weighted losses plus penalties: what the solvers minimise."""
+    penalties = problem.rho * (coef**2).sum(axis=0)
+    return float(problem.alpha @ (losses(coef, problem) + penalties))
+
+
+def single_losses(problem: Problem) -> FloatArray:
+    """``(k,)`` losses of every task's own, equally penalised, least squares."""
+    own = [solve_least_squares(X, y, r, np) for X, y, r in zip(problem.Xs, problem.ys, problem.rho, strict=True)]
+    return losses(np.column_stack(own), problem)
+
+
+def finished(
+    B: FloatArray,
+    problem: Problem,
+    Xs: Sequence[Numbers],
+    ys: Sequence[Numbers],
+    alpha: Numbers,
+    xp: Any,
+    *,
+    excess: float | None = None,
+    method: str,
+    start_losses: FloatArray | None = None,
+) -> Optimum:
+    """The record for a module that a solver found: unit columns, best heads, losses; tensors when the tasks were tensors."""
+    B = unit_columns(B)
+    A = best_heads(B, problem)
+    coef = B @ A
+    loss = float(problem.alpha @ losses(coef, problem))
+    if excess is None:
+        excess = loss - float(problem.alpha @ single_losses(problem))
+        if not problem.rho.any():
+            excess = max(excess, 0.0)  # below zero only by rounding
+    optimum = Optimum(B, A, coef, loss, excess, method, np.empty(0) if start_losses is None else start_losses)
+    return optimum if xp is np else with_gradient(optimum, Xs, ys, alpha, problem.rho, xp)
+
+
+def unit_columns(B: FloatArray) -> FloatArray:
+    """Columns of length one, largest entry positive; zero columns stay."""
+    peaks = np.abs(B).max(axis=0)
+    B = B / np.where(peaks > 0, peaks, 1.0)
+    lengths = np.linalg.norm(B, axis=0)
+    signs = np.sign(B[np.abs(B).argmax(axis=0), np.arange(B.shape[1])])
+    return B * np.where(signs == 0, 1.0, signs) / np.where(lengths > 0, lengths, 1.0)

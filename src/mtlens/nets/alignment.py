@@ -70,4 +70,6 @@ def _check(d: int, rank: int | None, penalty: float) -> None:
     if rank is not None and not 1 <= rank <= d:
         raise InputError(f"Alignment: rank={rank} for width {d}. Use 1 <= rank <= {d}, or None for a full matrix.")
     if not penalty >= 0:
-        raise InputError(f"Alignment: penalty={penalty}. It pulls R to the identity and cannot be negative; use 0 or more.")
+        raise InputError(
+            f"Alignment: penalty={penalty}. It pulls R to the identity and cannot be negative; use 0 or more."
+        )

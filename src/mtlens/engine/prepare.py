@@ -1,0 +1,293 @@
+"""A training resolved against its data: everything a loop needs, whichever way it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mtlens.arrays import Array, FloatArray
+from mtlens.engine.inputs import InputMap, Scaler, fit_inputs, is_plain, split_key, train_part
+from mtlens.engine.result import Output, Trained, output_of
+from mtlens.engine.training import Training
+from mtlens.errors import InputError
+from mtlens.nets.alignment import Alignment
+from mtlens.nets.family import Family, RowSpec
+from mtlens.nets.multitask import head_values
+from mtlens.nets.streams import torch_seed
+from mtlens.tasks.task import SPLIT_NAMES, Task
+from mtlens.weighting.fixed import WeightInputs, equal_weights, svd_task_weights, uncertainty_start
+
+Mode: TypeAlias = Literal["shared", "each", "mixed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Encoded rows of one input, ``(m, d)``, before a member's own scale; shared by every training that reads it."""
+
+    rows: Array
+    mean: FloatArray | None = None  # what was taken off and divided by, when the block is a plain array
+    scale: FloatArray | None = None
+
+    def affine(self, inputs: InputMap) -> tuple[FloatArray, FloatArray] | None:
+        """``(a, b)`` such that ``a * rows + b`` is the input as ``inputs`` scales it; None when it already is."""
+        if self.mean is None or self.scale is None or not isinstance(inputs, Scaler):
+            return None
+        mean, scale = inputs.mean.ravel(), inputs.scale.ravel()
+        if np.array_equal(mean, self.mean) and np.array_equal(scale, self.scale):
+            return None
+        return self.scale / scale, (self.mean - mean) / scale
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """One task of a training.
+
+    Attributes:
+        y: ``(m,)`` float64: standardised numbers, or codes; 0 where missing.
+        weight: ``(m,)`` loss weights of train rows, mean 1 over the labelled ones, 0 on all other rows.
+        train: labelled train rows.
+        columns: outputs of the head.
+    """
+
+    task: Task
+    block: Block
+    output: Output
+    y: FloatArray
+    weight: FloatArray
+    train: Array
+    columns: int
+
+
+@dataclass(eq=False)
+class Start:
+    """Starting values by name, float64: the trunk's, then per slot weight, bias, alignment and log-variance."""
+
+    trunk: dict[str, Tensor]
+    heads: list[tuple[Tensor, Tensor]]
+    align: list[dict[str, Tensor]] = field(default_factory=list)
+    log_vars: FloatArray | None = None
+
+
+@dataclass(eq=False)
+class Member:
+    """One training, ready to run. ``slots`` are ordered by number of outputs, so equal layouts line up in a stack."""
+
+    training: Training
+    family: Family
+    rows: RowSpec
+    inputs: InputMap
+    slots: list[Slot]
+    mode: Mode
+    weights: FloatArray | None  # (k,) fixed task weights in slot order; None when they are drawn or learned
+    start: Start
+
+    @property
+    def names(self) -> list[str]:
+        return [slot.task.name for slot in self.slots]
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether task weights are learned log-variances."""
+        return self.start.log_vars is not None
+
+
+class Preparation:
+    """Resolves trainings; whatever they share (encoded inputs, scaled labels, fitted maps) is made once."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[Any, Block] = {}
+        self._maps: dict[Any, InputMap] = {}
+        self._labels: dict[Any, tuple[Output, FloatArray, FloatArray]] = {}
+        self._kept: list[Any] = []  # keeps what ids point to alive
+
+    def member(self, training: Training, start: Trained | None = None) -> Member:
+        """The training with data, weights and starting values resolved."""
+        family = training.family
+        tasks = sorted(training.tasks, key=lambda task: _columns(task))
+        inputs = self._inputs(training, family) if start is None else _source(start).inputs
+        slots = [self._slot(task, inputs, start) for task in tasks]
+        rows = _row_spec(inputs, slots)
+        values = starting_values(training, family, rows, slots)
+        if start is not None:
+            continue_from(values, training, slots, start)
+        weights = self._weights(training, slots, inputs)
+        return Member(training, family, rows, inputs, slots, _mode(training), weights, values)
+
+    def _inputs(self, training: Training, family: Family) -> InputMap:
+        tasks = list(training.tasks)
+        key = (repr(family.settings()) if family.inputs == "tokens" else "numbers", _data_key(tasks))
+        if key not in self._maps:
+            self._kept.append(tasks)
+            self._maps[key] = fit_inputs(tasks, family)
+        return self._maps[key]
+
+    def _slot(self, task: Task, inputs: InputMap, start: Trained | None) -> Slot:
+        units = _kept_units(task, start)
+        key = (id(task), units)
+        if key not in self._labels:
+            self._kept.append(task)
+            self._labels[key] = _scaled_labels(task, units)
+        output, y, weight = self._labels[key]
+        return Slot(task, self._block(task, inputs), output, y, weight, task.rows_of("train"), _columns(task))
+
+    def _block(self, task: Task, inputs: InputMap) -> Block:
+        plain = isinstance(inputs, Scaler) and is_plain(task)
+        key = (id(task.X), split_key(task)) if plain else (id(task.X), id(inputs))
+        if key not in self._blocks:
+            self._kept.append((task.X, inputs))
+            self._blocks[key] = _plain_block(task) if plain else Block(inputs.encode(task))
+        return self._blocks[key]
+
+    def _weights(self, training: Training, slots: Sequence[Slot], inputs: InputMap) -> FloatArray | None:
+        weighting = training.weighting
+        if isinstance(weighting, dict):
+            return np.array([weighting[slot.task.name] for slot in slots])
+        if weighting == "svd":
+            return _svd(training, slots, inputs)
+        return equal_weights(len(slots)) if weighting == "equal" else None
+
+
+def starting_values(training: Training, family: Family, rows: RowSpec, slots: Sequence[Slot]) -> Start:
+    """Every starting value from the seed and the name of its part; a pure function of the training."""
+    seed = training.seed
+    trunk = family.draw(rows, training.capacity, torch_seed(seed, "trunk"))
+    width = int(family.trunk(rows, training.capacity).out_features)  # type: ignore[arg-type]
+    heads = [head_values(seed, slot.task.name, width, slot.columns) for slot in slots]
+    align = [_alignment(training, rows, slot.task.name) for slot in slots] if training.align else []
+    uncertain = training.weighting == "uncertainty"
+    log_vars = uncertainty_start([slot.task.kind for slot in slots]) if uncertain else None
+    return Start(trunk, heads, align, log_vars)
+
+
+def _alignment(training: Training, rows: RowSpec, task: str) -> dict[str, Tensor]:
+    rank = training.align_rank
+    if rank is not None and rank > rows.width:
+        raise InputError(f"Training: align_rank={rank} for inputs of width {rows.width}. Use at most {rows.width}.")
+    with torch.random.fork_rng(devices=[]):
+        align = Alignment(rows.width, rank=rank, seed=torch_seed(training.seed, "align", task))
+    return {name: value.detach().double() for name, value in align.state_dict().items()}
+
+
+def continue_from(values: Start, training: Training, slots: Sequence[Slot], start: Trained) -> None:
+    """Overwrite starting values by those of a finished training: trunk, heads and alignments of equal names."""
+    net = _source(start).net
+    trunk = {
+        name: value.detach().double() if value.is_floating_point() else value
+        for name, value in net.trunk.state_dict().items()
+    }
+    _check_trunk(values.trunk, trunk, training, start)
+    values.trunk = trunk
+    for place, slot in enumerate(slots):
+        if slot.task.name not in net.names:
+            continue
+        index = net.index(slot.task.name)
+        head = {name: value.detach().double() for name, value in net.heads[index].state_dict().items()}
+        if head.get("weight", torch.empty(0)).shape == values.heads[place][0].shape:
+            values.heads[place] = (head["weight"], head["bias"])
+        if values.align and net.align is not None:
+            own = {name: value.detach().double() for name, value in net.align[index].state_dict().items()}
+            if {n: v.shape for n, v in own.items()} == {n: v.shape for n, v in values.align[place].items()}:
+                values.align[place] = own
+
+
+def _check_trunk(fresh: dict[str, Tensor], given: dict[str, Tensor], training: Training, start: Trained) -> None:
+    shapes = {name: tuple(value.shape) for name, value in given.items()}
+    wanted = {name: tuple(value.shape) for name, value in fresh.items()}
+    if any(shapes.get(name) != shape for name, shape in wanted.items()):
+        raise InputError(
+            f"{training!r} cannot start from {start.training!r}: its trunk has parameters {shapes}, but this training "
+            f"needs {wanted}. Use the same trunk, capacity and features."
+        )
+
+
+def _source(start: Trained) -> Any:
+    if start.model is None:
+        raise InputError(
+            f"start_from: {start.training!r} kept no model (it ended with: {start.reason}). "
+            "Train it with keep='model' first."
+        )
+    return start.model
+
+
+def _kept_units(task: Task, start: Trained | None) -> tuple[float, float] | None:
+    """Units of a continued head: its labels must stay scaled as it learned them."""
+    if start is None or task.kind != "regression":
+        return None
+    known = _source(start).outputs.get(task.name)
+    return (known.mean, known.scale) if known is not None and known.kind == "regression" else None
+
+
+def _scaled_labels(task: Task, units: tuple[float, float] | None) -> tuple[Output, FloatArray, FloatArray]:
+    train = task.rows_of("train")
+    mean, scale = 0.0, 1.0
+    if task.kind == "regression":
+        mean, scale = units or _label_units(task.y[train])
+    y = np.where(task.labelled, (task.y - mean) / scale, 0.0)
+    weight = np.zeros(len(y))
+    own = np.ones(len(train)) if task.weight is None else task.weight[train]
+    if not own.sum() > 0:
+        raise InputError(f"task {task.name!r}: the sample weights of its train rows are all zero. Give one a weight.")
+    weight[train] = own / own.mean()
+    return output_of(task, mean, scale), y, weight
+
+
+def _label_units(y: FloatArray) -> tuple[float, float]:
+    mean, scale = float(y.mean()), float(y.std())
+    return mean, scale if scale > 1e-12 * max(1e-300, abs(mean)) else 1.0
+
+
+def _plain_block(task: Task) -> Block:
+    X = np.asarray(task.X)
+    base = Scaler.fit([(X, train_part(task))])
+    mean, scale = base.mean.ravel(), base.scale.ravel()
+    flat = X.reshape(len(X), -1)
+    return Block(
+        (flat - mean) / scale if flat.dtype == np.float64 else (flat.astype(np.float64) - mean) / scale, mean, scale
+    )
+
+
+def _row_spec(inputs: InputMap, slots: Sequence[Slot]) -> RowSpec:
+    spec = inputs.rows
+    if spec.vocabulary:  # token rows are as long as the longest text met
+        return RowSpec((max(slot.block.rows.shape[1] for slot in slots),), spec.vocabulary, spec.vectors)
+    return spec
+
+
+def _columns(task: Task) -> int:
+    """Outputs of a head: one, or one a class."""
+    return task.num_classes if task.kind == "multiclass" else 1
+
+
+def _mode(training: Training) -> Mode:
+    if not training.joint:
+        return "mixed"
+    return "shared" if training.shares_rows and training.align is None else "each"
+
+
+def _svd(training: Training, slots: Sequence[Slot], inputs: InputMap) -> FloatArray:
+    capacity = training.capacity
+    parts = []
+    for slot in slots:
+        rows = train_part(slot.task)
+        affine = slot.block.affine(inputs)
+        X = slot.block.rows[rows] if affine is None else slot.block.rows[rows] * affine[0] + affine[1]
+        classes = slot.task.num_classes if slot.task.kind == "multiclass" else 0
+        parts.append(WeightInputs(X, slot.task.y[rows], classes))
+    rank = capacity[-1] if isinstance(capacity, tuple) else capacity
+    return svd_task_weights(parts, rank=rank, shared=training.shares_rows)
+
+
+def _data_key(tasks: Sequence[Task]) -> tuple[Any, ...]:
+    return tuple(sorted({(id(task.X), split_key(task)) for task in tasks}))
+
+
+def evaluation_rows(slot: Slot, split: str) -> Array:
+    """Labelled rows of a split of one task."""
+    if split not in SPLIT_NAMES:
+        raise InputError(f"no split named {split!r}.")
+    return slot.task.rows_of(split)

@@ -1,0 +1,262 @@
+"""What is to be trained: one record of settings, checked in one place, with an identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from torch import nn
+
+from mtlens.engine.digests import data_digest
+from mtlens.errors import InputError, unknown
+from mtlens.nets.family import Capacity, Family, family_of
+from mtlens.tasks.metrics import metric_of
+from mtlens.tasks.task import Task, TaskSet
+
+if TYPE_CHECKING:
+    from mtlens.engine.result import Trained
+
+Align: TypeAlias = Literal["fixed", "joint"]
+Optimizer: TypeAlias = Literal["adam", "adamw", "sgd"]
+Steps: TypeAlias = Literal["auto", "joint", "mixed"]
+Stop: TypeAlias = Literal["epochs", "converged"]
+Select: TypeAlias = Literal["best", "last"]
+Dtype: TypeAlias = Literal["float32", "float64"]
+Weighting: TypeAlias = "str | Mapping[str, float] | Sequence[float]"
+
+WEIGHTINGS = ("equal", "svd", "uncertainty", "random")  # any other name is one of TorchJD's
+PARTS = ("trunk", "heads", "align")
+VERSION = 1  # enters every identity: raise it when the same settings start to give other numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One model to train: tasks, trunk, method and recipe. Immutable; a field is changed with :meth:`but`.
+
+    The recipe (paper, App. B): features, and labels of regression tasks, are standardised by statistics of the train
+    split; *joint* steps take one batch of the shared inputs for all tasks, *mixed* steps a batch of one task, all
+    tasks' batches shuffled together. A task's loss is the mean over the batch's labelled rows (squared error or cross
+    entropy); the loss of a step is their weighted *sum*.
+
+    Args:
+        tasks: a TaskSet, tasks, or one task. One task is single-task learning.
+        trunk: "linear", "relu", "mlp", "lstm", "cnn", "average", a Family, or a factory ``capacity -> nn.Module``.
+        capacity: units of the shared part, the paper's ``r``; "mlp" also takes a tuple, one width a layer.
+        align: None, "joint" (train ``R_i`` with everything else), or "fixed" (Algorithm 1: the trunk stays as it
+            starts, heads and alignments are updated in turn). "fixed" without ``start_from`` first trains the same
+            settings without alignment and starts from that.
+        weighting: "equal" (all 1), "svd" (Algorithm 2), "uncertainty", "random", numbers (by task or in order), or
+            the name of a TorchJD method.
+        optimizer: "adam", "adamw" or "sgd" (momentum 0.9).
+        lr, epochs, batch: learning rate, most epochs, rows of a batch (of each task for joint steps).
+        weight_decay: on trunk and heads; never on alignments, which ``penalty`` pulls to the identity instead.
+        penalty: strength of ``penalty * sum_i |R_i - I|_F^2``.
+        steps: "joint", "mixed", or "auto" (joint on shared inputs, else mixed). Joint steps on separate inputs take
+            one batch of every task; an epoch is then as long as the largest task, smaller ones come round again.
+        stop: "epochs" runs them all; "converged" ends when ``patience`` epochs in a row did not improve the
+            validation score (without validation rows: the training loss, relatively) by more than ``tolerance``.
+        select: "best" keeps the epoch with the best mean validation score, "last" the last one.
+        seed: the only source of randomness. The same seed gives the same start and order alone and in company.
+        dtype: "float32" or "float64".
+        freeze: parts that stay as they start: "trunk", "heads", "align".
+        start_from: a Trained, the folder of one, or a Training (then trained first): its trunk, its heads of tasks
+            with equal names, its alignments and the scale of its inputs. Other heads start fresh.
+        align_rank: None for full ``R_i``, or r for ``I + U V^T``.
+        align_at: for modules with named parts: the part the alignment stands before; None: before the trunk.
+        patience, tolerance: see ``stop``.
+    """
+
+    tasks: Any
+    trunk: str | Family | Callable[[Any], nn.Module] = "mlp"
+    capacity: Any = 50
+    align: Align | None = None
+    weighting: Any = "equal"
+    optimizer: Optimizer = "adam"
+    lr: float = 1e-3
+    epochs: int = 30
+    batch: int = 50
+    weight_decay: float = 0.0
+    penalty: float = 0.0
+    steps: Steps = "auto"
+    stop: Stop = "epochs"
+    select: Select = "best"
+    seed: int = 0
+    dtype: Dtype = "float32"
+    freeze: tuple[str, ...] = ()
+    start_from: Trained | Training | str | Path | None = None
+    align_rank: int | None = None
+    align_at: str | None = None
+    patience: int = 5
+    tolerance: float = 1e-4
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__  # frozen: only this method fills in the canonical form of what was given
+        set_(self, "tasks", _task_set(self.tasks))
+        set_(self, "capacity", _capacity(self.capacity))
+        set_(self, "freeze", (self.freeze,) if isinstance(self.freeze, str) else tuple(self.freeze))
+        set_(self, "weighting", _weighting(self.weighting, self.tasks))
+        set_(self, "dtype", str(self.dtype).removeprefix("torch."))
+        check(self)
+
+    def but(self, **changes: Any) -> Training:
+        """The same training with some settings changed."""
+        return replace(self, **changes)
+
+    @property
+    def family(self) -> Family:
+        return family_of(self.trunk)
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether all tasks label the same rows with the same split, so that one batch can serve them all."""
+        first: Task = self.tasks[0]
+        return self.tasks.has_shared_inputs and all(_same_split(first, task) for task in self.tasks)
+
+    @property
+    def joint(self) -> bool:
+        """Whether a step serves all tasks (else one)."""
+        return len(self.tasks) == 1 or self.steps == "joint" or (self.steps == "auto" and self.shares_rows)
+
+    @property
+    def identity(self) -> str:
+        """64 hex digits of everything that determines the result: data, settings and the version of the recipe."""
+        return hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()
+
+    def settings(self) -> dict[str, Any]:
+        """All that determines the result, as JSON: data by digest, a start by its identity."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain["tasks"] = [[task.name, data_digest(task)] for task in self.tasks]
+        plain["trunk"] = self.family.settings()
+        plain["start_from"] = _start_identity(self.start_from)
+        plain["version"] = VERSION
+        return plain
+
+    def __repr__(self) -> str:
+        names = "+".join(self.tasks.names[:4]) + (f"+{len(self.tasks) - 4} more" if len(self.tasks) > 4 else "")
+        method = f", align={self.align!r}" if self.align else ""
+        return f"Training({names}, {self.family.name} {self.capacity}{method}, {self.weighting}, seed={self.seed})"
+
+
+def check(training: Training) -> None:
+    """Refuse settings that cannot be trained. Every Training goes through here once, when it is made."""
+    _check_choices(training)
+    _check_numbers(training)
+    training.family.check(training.capacity)
+    for task in training.tasks:
+        metric_of(task)
+    _check_splits(training)
+    _check_alignment(training)
+
+
+def _check_choices(training: Training) -> None:
+    choices = {"optimizer": Optimizer, "steps": Steps, "stop": Stop, "select": Select, "dtype": Dtype}
+    for name, literal in choices.items():
+        if getattr(training, name) not in get_args(literal):
+            raise unknown(name, getattr(training, name), get_args(literal), "Training")
+    if training.align is not None and training.align not in get_args(Align):
+        raise unknown("align", training.align, get_args(Align), "Training")
+    for part in training.freeze:
+        if part not in PARTS:
+            raise unknown("part", part, PARTS, "Training(freeze=...)")
+    if isinstance(training.weighting, str) and training.weighting not in WEIGHTINGS:
+        from mtlens.weighting.torchjd import parse_method
+
+        parse_method(training.weighting)
+
+
+def _check_numbers(training: Training) -> None:
+    least = {"epochs": 1, "batch": 1, "seed": 0, "patience": 1}
+    for name, low in least.items():
+        value = getattr(training, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise InputError(f"Training: {name}={value!r}. It needs a whole number of at least {low}.")
+    for name, positive in {"lr": True, "weight_decay": False, "penalty": False, "tolerance": False}.items():
+        value = getattr(training, name)
+        fits = isinstance(value, (int, float)) and math.isfinite(value) and (value > 0 or (value == 0 and not positive))
+        if not fits:
+            raise InputError(
+                f"Training: {name}={value!r}. It needs a {'positive' if positive else 'non-negative'} number."
+            )
+
+
+def _check_splits(training: Training) -> None:
+    for task in training.tasks:
+        if not len(task.rows_of("train")):
+            raise InputError(f"task {task.name!r} has no labelled row in its train split, so nothing can be trained.")
+    if training.select == "best":
+        bare = [task.name for task in training.tasks if not len(task.rows_of("valid"))]
+        if bare:
+            why = "no split" if training.tasks[bare[0]].split is None else "no labelled rows in 'valid'"
+            raise InputError(
+                f"select='best' chooses the epoch on validation rows, but task {bare[0]!r} has {why}. "
+                "Give the task a split with 'valid' rows, or use select='last'."
+            )
+
+
+def _check_alignment(training: Training) -> None:
+    if training.align is None and (training.penalty or training.align_rank is not None or training.align_at):
+        raise InputError(
+            f"Training: penalty={training.penalty}, align_rank={training.align_rank} and align_at={training.align_at} "
+            "shape an alignment, but align is None. Set align='joint' or 'fixed', or leave them out."
+        )
+    rank = training.align_rank
+    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 1):
+        raise InputError(f"Training: align_rank={rank!r}. It needs a whole number of at least 1, or None for full R.")
+    if set(PARTS[:2]) <= set(training.freeze) and (training.align is None or "align" in training.freeze):
+        raise InputError(f"Training: freeze={training.freeze} leaves nothing to train. Free at least one part.")
+
+
+def _task_set(tasks: Any) -> TaskSet:
+    if isinstance(tasks, TaskSet):
+        return tasks
+    return TaskSet([tasks]) if isinstance(tasks, Task) else TaskSet(list(tasks))
+
+
+def _capacity(capacity: Any) -> Capacity:
+    if isinstance(capacity, (list, tuple)):
+        sizes = tuple(int(c) if hasattr(c, "__index__") else c for c in capacity)
+        return sizes[0] if len(sizes) == 1 else sizes
+    return int(capacity) if hasattr(capacity, "__index__") else capacity  # type: ignore[no-any-return]
+
+
+def _weighting(weighting: Any, tasks: TaskSet) -> str | dict[str, float]:
+    """A name, or positive-or-zero numbers by task name."""
+    if isinstance(weighting, str):
+        return weighting
+    given = weighting if isinstance(weighting, Mapping) else dict(zip(tasks.names, _as_list(weighting), strict=False))
+    strangers = [name for name in given if name not in tasks.names]
+    if strangers:
+        raise unknown("task", strangers[0], tasks.names, "Training(weighting=...)")
+    if len(given) != len(tasks) or (not isinstance(weighting, Mapping) and len(_as_list(weighting)) != len(tasks)):
+        raise InputError(
+            f"Training: weighting has {len(_as_list(weighting))} numbers for {len(tasks)} tasks. Give one each."
+        )
+    numbers = {name: float(given[name]) for name in tasks.names}
+    if not all(math.isfinite(v) and v >= 0 for v in numbers.values()) or not any(numbers.values()):
+        raise InputError(f"Training: weighting={numbers}. Task weights must be finite, not negative and not all zero.")
+    return numbers
+
+
+def _as_list(values: Any) -> list[Any]:
+    return list(values)
+
+
+def _same_split(a: Task, b: Task) -> bool:
+    if a.split is None or b.split is None:
+        return a.split is b.split
+    return a.split is b.split or bool((a.split == b.split).all())
+
+
+def _start_identity(start: Any) -> str | None:
+    if start is None:
+        return None
+    if isinstance(start, (str, Path)):
+        from mtlens.engine.checkpoints import trained_identity
+
+        return trained_identity(Path(start))
+    return str(start.identity)

@@ -114,8 +114,8 @@ class RowwiseAdam(torch.optim.Optimizer):
         if group["weight_decay"]:
             gradient = gradient + group["weight_decay"] * table[rows]
         beta1, beta2 = group["betas"]
-        first = state["exp_avg"][rows].lerp_(gradient, 1 - beta1)  # (u, d)
-        second = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        first = state["exp_avg"].index_select(0, rows).lerp_(gradient, 1 - beta1)  # (u, d)
+        second = state["exp_avg_sq"].index_select(0, rows).mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         state["exp_avg"].index_copy_(0, rows, first)
         state["exp_avg_sq"].index_copy_(0, rows, second)
         correction1, correction2 = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]

@@ -1,0 +1,858 @@
+"""Linear transfer: what a target gains when its ridge model is fitted together with other tasks, by cross-validation.
+
+One core for every closed-form joint cross-validation: ``diagnosis`` predicts with it, ``study`` uses it as the linear
+family and for screening. The rows are read once, into moments per fold (``folded``); every model after that costs
+small matrices only (``joint_ridge``). Both sides of each comparison, alone and joint, search *one* grid of ridges.
+
+What it does not tell: the transfer between networks. It is the transfer between linear models on these inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from mtlens.arrays import Array, BoolArray, FloatArray, IntArray
+from mtlens.errors import InputError, unknown
+from mtlens.theory import joint_ridge
+from mtlens.theory.folded import Moments, assign_folds, check_folds, input_moments, output_moments
+
+Method: TypeAlias = Literal["joint", "shrink"]
+METHODS: tuple[Method, ...] = ("joint", "shrink")
+RIDGES = tuple(
+    10.0**power for power in range(-4, 4)
+)  # multiples of the width d: the best ridge grows with d, not with m
+WEIGHTS = (0.1, 1.0, 10.0)  # a source row counts this much of a target row
+LEVEL = 0.95  # of every interval here
+KEPT_VIEWS = 2**28  # bytes of standardised moments kept rather than computed again
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProblem:
+    """One task for the linear core: numbers in, numbers out.
+
+    Args:
+        name: of the task.
+        X: ``(m, d)`` finite numbers; every problem of a core has the same ``d`` columns, meaning the same things.
+        y: ``(m,)`` labels, NaN = missing; class codes 0 .. K-1 for classes.
+        kind: "regression", "binary" or "multiclass". Classes are fitted by least squares on 0/1 columns (one for
+            binary, K for multiclass).
+        weight: ``(m,)`` sample weights or None.
+        group: ``(m,)`` rows that must be held out together, also across problems, or None.
+        num_classes: K, found from ``y`` when not given.
+    """
+
+    name: str
+    X: Array
+    y: FloatArray
+    kind: str = "regression"
+    weight: FloatArray | None = None
+    group: Array | None = None
+    num_classes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.X.ndim != 2 or len(self.X) != len(self.y):
+            raise InputError(
+                f"linear problem {self.name!r}: X has shape {self.X.shape} and y {self.y.shape}. "
+                "Give (m, d) numbers and m labels; flatten or featurise other inputs first."
+            )
+        if not self.labelled.any():
+            raise InputError(f"linear problem {self.name!r} has no labelled row. Drop it, or give it labels.")
+
+    @cached_property
+    def labelled(self) -> BoolArray:
+        """``(m,)`` rows with a label (and a weight above zero)."""
+        known: BoolArray = ~np.isnan(self.y)
+        if self.weight is not None:
+            known &= np.asarray(self.weight) > 0
+        return known
+
+    @cached_property
+    def outputs(self) -> FloatArray:
+        """``(m, q)`` what the linear model fits: the label, or a 0/1 column a class; NaN where missing."""
+        if self.kind != "multiclass":
+            return self.y[:, None].astype(np.float64)
+        count = self.num_classes or int(np.nanmax(self.y)) + 1
+        one_hot: FloatArray = (self.y[:, None] == np.arange(count)).astype(np.float64)
+        one_hot[np.isnan(self.y)] = np.nan
+        return one_hot
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The tuned ridge of one task. ``score`` and ``folds`` are R2 (Brier skill for classes), out of fold."""
+
+    target: str
+    score: float
+    folds: FloatArray
+    ridge: float
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Joint minus alone on one target, out of fold, as a share of the target's variance (R2 or Brier skill).
+
+    Positive: joining helps. ``folds`` holds a difference a fold; ``low`` and ``high`` are a Student t interval from
+    them, ``p_helps`` the confidence that the difference is above zero (``p_hurts`` below). Models in different folds
+    share rows, so the interval is a little narrow; with one fold there is none (``low`` = -inf).
+    """
+
+    target: str
+    sources: tuple[str, ...]
+    difference: float
+    low: float
+    high: float
+    p_helps: float
+    p_hurts: float
+    folds: FloatArray
+    alone: float
+    joint: float
+    ridge: float
+    weight: float
+
+    @property
+    def verdict(self) -> str:
+        """ "helps", "hurts" or "unsure", by the interval."""
+        return "helps" if self.low > 0 else "hurts" if self.high < 0 else "unsure"
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """Transfer for many ordered pairs; arrays are (targets, sources) and NaN where target and source are one task."""
+
+    targets: tuple[str, ...]
+    sources: tuple[str, ...]
+    difference: FloatArray
+    low: FloatArray
+    high: FloatArray
+    p_helps: FloatArray
+    p_hurts: FloatArray
+    folds: FloatArray  # (targets, sources, K)
+    alone: FloatArray  # (targets,)
+    ridge: FloatArray
+    weight: FloatArray
+
+    def get(self, target: str, source: str) -> Transfer:
+        """One cell as a record."""
+        for name, known in ((target, self.targets), (source, self.sources)):
+            if name not in known:
+                raise unknown("task", name, known)
+        t, s = self.targets.index(target), self.sources.index(source)
+        numbers = {k: float(getattr(self, k)[t, s]) for k in ("difference", "low", "high", "p_helps", "p_hurts")}
+        alone = float(self.alone[t])
+        return Transfer(
+            target, (source,), **numbers, folds=self.folds[t, s], alone=alone, joint=alone + numbers["difference"],
+            ridge=float(self.ridge[t, s]), weight=float(self.weight[t, s]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """A fitted linear model in original units. ``coef`` (d, q), ``intercept`` (q,).
+
+    Predictions are clipped to ``low``..``high``, the range of the labels it was trained on, so that one row far
+    outside the training inputs cannot ruin a mean; class columns are clipped to [0, 1] and brought to sum one.
+    """
+
+    target: str
+    sources: tuple[str, ...]
+    method: str
+    coef: FloatArray
+    intercept: FloatArray
+    low: float
+    high: float
+    kind: str
+    settings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ridge(self) -> float:
+        return self.settings["ridge"]
+
+    @property
+    def weight(self) -> float:
+        return self.settings.get("weight", 0.0)
+
+    def predict(self, X: Array) -> FloatArray:
+        """(m,) values or probabilities of class 1; (m, K) probabilities for multiclass."""
+        raw = np.asarray(X, dtype=np.float64) @ self.coef + self.intercept
+        bounded: FloatArray = np.clip(raw, self.low, self.high)
+        if self.kind != "multiclass":
+            return bounded[:, 0]
+        total = bounded.sum(axis=1, keepdims=True)
+        return np.where(total > 0, bounded / np.where(total > 0, total, 1.0), 1.0 / bounded.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Standard:
+    """One task seen from the training rows of one fold: inputs and labels centred and scaled, and the held-out rows."""
+
+    G: FloatArray  # (d, d)
+    c: FloatArray  # (d, q)
+    rows: float
+    mean_x: FloatArray
+    mean_y: FloatArray
+    scale_y: float
+    hold_xx: FloatArray
+    hold_xy: FloatArray
+    hold_yy: float
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """All tasks with one fold left out (or none): what models are fitted to and judged on."""
+
+    scale_x: FloatArray
+    tasks: tuple[_Standard, ...]
+    sharing: tuple[int, ...]  # tasks with the same number have the same G and the same held-out inputs
+
+
+class LinearTransfer:
+    """Folded moments of some tasks in one input space, and every closed-form fit on them.
+
+    Inputs are centred by each task's own training mean (which fits an intercept a task) and scaled by one standard
+    deviation a column, the geometric mean over tasks; labels are centred and scaled a task, with standard deviations
+    shrunk to a common one as far as they agree (empirical Bayes). All of it from training rows only, fold by fold.
+
+    A fold leaves its rows out of *every* task, so shared inputs and groups across tasks never leak.
+
+    Args:
+        problems: with distinct names and one width.
+        folds: how many, or one array of fold ids a problem (-1: always trained on; a single fold 0 is a validation
+            split).
+        seed: of the folds.
+        ridges: multiples of the width; one grid for every model, alone or joint.
+        weights: of a source's rows relative to the target's.
+
+    Cost: one pass over the rows; then, for a pair, ``folds * weights * ridges`` solutions of a d x d system, and none
+    where tasks share their inputs. Memory ``tasks * folds * d^2`` doubles.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[LinearProblem],
+        *,
+        folds: int | Sequence[Array] = 5,
+        seed: int = 0,
+        ridges: Sequence[float] | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        self.problems = tuple(problems)
+        self.names = tuple(problem.name for problem in self.problems)
+        self._check()
+        self.width = self.problems[0].X.shape[1]
+        self.ridges = _grid(ridges, RIDGES, "ridges") * self.width
+        self.weights = _grid(weights, WEIGHTS, "weights")
+        self.fold_of = self._folds(folds, seed)
+        self.num_folds = int(max(fold.max() for fold in self.fold_of)) + 1
+        self._groups = _input_groups(self.problems)
+        self._origins = [_origin(p.X) for p in self.problems]
+        self._held, self._always = self._read()
+        self._total = [sum(held[1:], held[0]) + always for held, always in zip(self._held, self._always, strict=True)]
+        self._views: dict[int | None, _View] = {}
+        self._guide_ridges: dict[tuple[int, ...], float] = {}
+
+    def _check(self) -> None:
+        if not self.problems:
+            raise InputError("linear transfer needs at least one problem, found none.")
+        if len(set(self.names)) < len(self.names):
+            raise InputError(
+                f"linear transfer: names repeat among {list(self.names)[:20]}. Give each a name of its own."
+            )
+        widths = {p.name: p.X.shape[1] for p in self.problems}
+        if len(set(widths.values())) > 1:
+            shown = ", ".join(f"{name!r} has {width} columns" for name, width in list(widths.items())[:6])
+            raise InputError(f"linear transfer needs one input space: {shown}. Featurise all tasks together first.")
+
+    def _folds(self, folds: int | Sequence[Array], seed: int) -> list[IntArray]:
+        sizes = [len(p.X) for p in self.problems]
+        if not isinstance(folds, int):
+            return check_folds(folds, sizes, self.names)
+        fewest = min((int(p.labelled.sum()), p.name) for p in self.problems)
+        if not 2 <= folds <= fewest[0]:
+            raise InputError(
+                f"folds={folds}: task {fewest[1]!r} has {fewest[0]} labelled rows. "
+                f"Use 2 <= folds <= {fewest[0]}, or leave that task out."
+            )
+        classes = [p.y if p.kind != "regression" else None for p in self.problems]
+        masks = [p.labelled for p in self.problems]
+        return assign_folds(_row_keys(self.problems), masks, classes, folds=folds, seed=seed)
+
+    def _read(self) -> tuple[list[list[Moments]], list[Moments]]:
+        """The one pass over the rows: moments a fold, and of the rows that are always trained on."""
+        held: list[list[Moments]] = []
+        always: list[Moments] = []
+        inputs: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
+        inner = zip(self.problems, self.fold_of, self._groups, self._origins, strict=True)
+        for problem, fold, group, origin in inner:
+            parts = []
+            for f in range(-1, self.num_folds):
+                rows = np.flatnonzero((fold == f) & problem.labelled)
+                if (group, f) not in inputs:
+                    inputs[group, f] = input_moments(problem.X, rows, problem.weight, origin)
+                sum_x, xx = inputs[group, f]
+                mass, sum_y, xy, yy = output_moments(problem.X, problem.outputs, rows, problem.weight, origin)
+                parts.append(Moments(len(rows), mass, sum_x, sum_y, xx, xy, yy))
+            always.append(parts[0])
+            held.append(parts[1:])
+        return held, always
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise unknown("task", name, self.names)
+        return self.names.index(name)
+
+    # ------------------------------------------------------------------ one fold, standardised
+
+    def _view(self, fold: int | None) -> _View:
+        """Tasks with ``fold`` left out; None leaves nothing out. Kept when all of them fit in ``KEPT_VIEWS``."""
+        if fold in self._views:
+            return self._views[fold]
+        view = self._standardised(fold)
+        matrices = 2 * (self.num_folds + 1) * len(set(self._groups))
+        if fold is None or matrices * self.width**2 * 8 <= KEPT_VIEWS:
+            self._views[fold] = view
+        return view
+
+    def _standardised(self, fold: int | None) -> _View:
+        train = [
+            total if fold is None else total - held[fold] for total, held in zip(self._total, self._held, strict=True)
+        ]
+        centred: dict[int, FloatArray] = {}
+        labels = []
+        for moments, group, name in zip(train, self._groups, self.names, strict=True):
+            if moments.mass <= 0:
+                raise InputError(f"task {name!r} has no labelled training row in fold {fold}. Use fewer folds.")
+            xx, xy, yy = moments.about(moments.mean_x, moments.mean_y)
+            centred.setdefault(group, xx)
+            labels.append((xy, max(yy, 0.0) / moments.mass))
+        scale_x = _column_scales([centred[g] / m.mass for g, m in zip(self._groups, train, strict=True)])
+        scale_y = _label_scales(np.array([v for _, v in labels]), np.array([m.mass for m in train]))
+        outer = np.outer(scale_x, scale_x)
+        scaled = {group: xx / outer for group, xx in centred.items()}
+        tasks = []
+        held_inputs: dict[int, FloatArray] = {}
+        for i, moments in enumerate(train):
+            xy = labels[i][0]
+            hold_xx, hold_xy, hold_yy = np.zeros((0, 0)), np.zeros((0, 0)), 0.0
+            if fold is not None:
+                raw_xx, raw_xy, raw_yy = self._held[i][fold].about(moments.mean_x, moments.mean_y)
+                hold_xx = held_inputs.setdefault(self._groups[i], raw_xx / outer)
+                hold_xy, hold_yy = raw_xy / (scale_x[:, None] * scale_y[i]), raw_yy / scale_y[i] ** 2
+            tasks.append(
+                _Standard(
+                    scaled[self._groups[i]],
+                    xy / (scale_x[:, None] * scale_y[i]),
+                    moments.mass,
+                    moments.mean_x,
+                    moments.mean_y,
+                    float(scale_y[i]),
+                    hold_xx,
+                    hold_xy,
+                    hold_yy,
+                )
+            )
+        return _View(scale_x, tuple(tasks), tuple(self._groups))
+
+    # ------------------------------------------------------------------ alone
+
+    @cached_property
+    def _alone(self) -> tuple[FloatArray, FloatArray]:
+        """Held-out squared error (tasks, L, K) of every ridge alone, and that of the training mean (tasks, K)."""
+        errors = np.empty((len(self.names), len(self.ridges), self.num_folds))
+        base = np.empty((len(self.names), self.num_folds))
+        for f in range(self.num_folds):
+            view = self._view(f)
+            for members in _members(view.sharing):
+                values, vectors = _eigen(view.tasks[members[0]].G)
+                for i in members:
+                    task = view.tasks[i]
+                    W = vectors @ joint_ridge.ridge_path(values, vectors.T @ task.c, self.ridges)
+                    loss = joint_ridge.squared_error(W, task.hold_xx, task.hold_xy, task.hold_yy)
+                    errors[i, :, f] = loss * task.scale_y**2
+                    base[i, f] = task.hold_yy * task.scale_y**2
+        return errors, base
+
+    def alone(self, target: str) -> Alone:
+        """The tuned ridge of one task: its out-of-fold score (each fold tuned on the others) and ridge."""
+        i = self._index(target)
+        errors, base = self._alone
+        loss, best = _nested(errors[i])
+        share = _shares(loss, base[i])
+        return Alone(target, 1.0 - float(share.mean()), 1.0 - share, float(self.ridges[best]))
+
+    # ------------------------------------------------------------------ pairs
+
+    def pair(self, target: str, source: str, *, method: Method = "joint") -> Transfer:
+        """Transfer from one source to one target."""
+        return self.joint(target, (source,), method=method)
+
+    def joint(self, target: str, sources: Sequence[str] | None = None, *, method: Method = "joint") -> Transfer:
+        """Transfer to one target from several sources at once (all others when None)."""
+        t, chosen = self._target_and_sources(target, sources)
+        losses = np.stack([self._losses(self._view(f), t, chosen, method) for f in range(self.num_folds)], axis=-1)
+        errors, base = self._alone
+        alone, _ = _nested(errors[t])
+        joint, best = _nested(losses)
+        settings = self._settings(method, best)
+        numbers = _difference(alone, joint, base[t])
+        score = 1.0 - float(_shares(alone, base[t]).mean())
+        return Transfer(
+            target, tuple(self.names[s] for s in chosen), **_plain(numbers), folds=numbers["folds"], alone=score,
+            joint=score + float(numbers["difference"]), ridge=settings["ridge"], weight=settings.get("weight", np.nan),
+        )  # fmt: skip
+
+    def pairs(
+        self,
+        targets: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> PairTable:
+        """Transfer for every ordered pair of the joint method; ``progress(done, of)`` is called a fold.
+
+        Both directions of a pair come from one set of solutions; tasks that share inputs from one eigenbasis.
+        """
+        rows = [self._index(name) for name in (self.names if targets is None else targets)]
+        columns = [self._index(name) for name in (self.names if sources is None else sources)]
+        wanted = sorted({(min(t, s), max(t, s)) for t in rows for s in columns if t != s})
+        place = {pair: n for n, pair in enumerate(wanted)}
+        grid = len(self.weights) * len(self.ridges)
+        # losses[n, 0] is that of pair n's first task, [n, 1] of its second; weights run the other way for the second
+        losses = np.empty((len(wanted), 2, grid, self.num_folds))
+        for f in range(self.num_folds):
+            self._pair_losses(self._view(f), wanted, losses[..., f])
+            if progress is not None:
+                progress(f + 1, self.num_folds)
+        errors, base = self._alone
+        return self._pair_table(rows, columns, losses, place, errors, base)
+
+    def _pair_table(
+        self,
+        rows: list[int],
+        columns: list[int],
+        losses: FloatArray,
+        place: dict[tuple[int, int], int],
+        errors: FloatArray,
+        base: FloatArray,
+    ) -> PairTable:
+        shape = (len(rows), len(columns))
+        table = {
+            k: np.full(shape, np.nan) for k in ("difference", "low", "high", "p_helps", "p_hurts", "ridge", "weight")
+        }
+        folds = np.full((*shape, self.num_folds), np.nan)
+        scores = np.empty(len(rows))
+        for a, t in enumerate(rows):
+            alone, _ = _nested(errors[t])
+            scores[a] = 1.0 - _shares(alone, base[t]).mean()
+            for b, s in enumerate(columns):
+                if t == s:
+                    continue
+                joint, best = _nested(losses[place[min(t, s), max(t, s)], int(t > s)])
+                numbers = _difference(alone, joint, base[t])
+                folds[a, b] = numbers.pop("folds")
+                for key, value in {**numbers, **self._settings("joint", best)}.items():
+                    table[key][a, b] = value
+        names = tuple(self.names[t] for t in rows), tuple(self.names[s] for s in columns)
+        return PairTable(names[0], names[1], folds=folds, alone=scores, **table)
+
+    def _pair_losses(self, view: _View, wanted: list[tuple[int, int]], losses: FloatArray) -> None:
+        """Fill ``losses`` (pairs, 2, grid): held-out squared error in original units of both tasks of each pair."""
+        by_group = [pair for pair in wanted if view.sharing[pair[0]] == view.sharing[pair[1]]]
+        if by_group:
+            self._shared_pair_losses(view, wanted, losses)
+        single = [n for n, (i, j) in enumerate(wanted) if view.sharing[i] != view.sharing[j]]
+        chunk = max(1, int(2**22 / self.width**2))
+        for start in range(0, len(single), chunk):
+            self._separate_pair_losses(view, [(n, *wanted[n]) for n in single[start : start + chunk]], losses)
+
+    def _separate_pair_losses(self, view: _View, pairs: list[tuple[int, int, int]], losses: FloatArray) -> None:
+        tasks = view.tasks
+        outputs = max(tasks[i].c.shape[1] for _, *both in pairs for i in both)
+        first = [tasks[i] for _, i, _ in pairs]
+        second = [tasks[j] for _, _, j in pairs]
+        G = [np.stack([task.G for task in side]) for side in (first, second)]
+        c = [np.stack([_padded(task.c, outputs) for task in side]) for side in (first, second)]
+        places = np.array([n for n, _, _ in pairs])
+        for beta in np.unique(np.concatenate([self.weights, 1.0 / self.weights]).round(12)):
+            root = np.sqrt(beta)
+            both = np.concatenate([c[0] / root, c[1] * root], axis=2)
+            solved = joint_ridge.solve_ridges(G[0] / root + G[1] * root, both, self.ridges)  # (L, P, d, 2q)
+            mine, theirs = solved[..., :outputs], solved[..., outputs:]
+            A = joint_ridge.match(np.swapaxes(c[1], 1, 2) @ mine)  # (L, P, q_second, q_first)
+            W_first, W_second = mine + theirs @ A, theirs + mine @ np.swapaxes(A, 2, 3)
+            for side, members, W, weight in ((0, first, W_first, beta), (1, second, W_second, 1.0 / beta)):
+                for b in np.flatnonzero(np.isclose(self.weights, weight)):
+                    cells = slice(b * len(self.ridges), (b + 1) * len(self.ridges))
+                    losses[places, side, cells] = _errors(members, W).T
+
+    def _shared_pair_losses(self, view: _View, wanted: list[tuple[int, int]], losses: FloatArray) -> None:
+        """Pairs with the same inputs and rows: one eigenbasis holds every solution, products of q columns suffice."""
+        for members in _members(view.sharing):
+            pairs = [(n, i, j) for n, (i, j) in enumerate(wanted) if i in members and j in members]
+            if not pairs:
+                continue
+            first = view.tasks[members[0]]
+            values, vectors = _eigen(first.G)
+            hold = vectors.T @ first.hold_xx @ vectors
+            ends = np.cumsum([0, *(view.tasks[i].c.shape[1] for i in members)])
+            columns = {i: slice(ends[n], ends[n + 1]) for n, i in enumerate(members)}
+            c = vectors.T @ np.concatenate([view.tasks[i].c for i in members], axis=1)
+            hold_xy = vectors.T @ np.concatenate([view.tasks[i].hold_xy for i in members], axis=1)
+            for b, beta in enumerate(self.weights):
+                root = np.sqrt(beta)
+                for r, ridge in enumerate(self.ridges):
+                    U = c / (values[:, None] * (root + 1.0 / root) + ridge)
+                    products = (U.T @ hold @ U, U.T @ hold_xy, c.T @ U)
+                    cell = b * len(self.ridges) + r
+                    for n, i, j in pairs:
+                        for side, t, s in ((0, i, j), (1, j, i)):
+                            task = view.tasks[t]
+                            loss = _shared_error(products, columns[t], columns[s], root, task.hold_yy)
+                            losses[n, side, cell] = loss * task.scale_y**2
+
+    # ------------------------------------------------------------------ one target, any sources, any method
+
+    def _target_and_sources(self, target: str, sources: Sequence[str] | None) -> tuple[int, list[int]]:
+        t = self._index(target)
+        chosen = [i for i in range(len(self.names)) if i != t] if sources is None else [self._index(s) for s in sources]
+        if t in chosen:
+            raise InputError(f"task {target!r} is its own source. Leave it out of sources.")
+        if not chosen:
+            raise InputError(f"task {target!r} has no source here. Name at least one other task, or use alone().")
+        return t, chosen
+
+    def _losses(self, view: _View, t: int, sources: list[int], method: Method) -> FloatArray:
+        task = view.tasks[t]
+        W = self._solutions(view, t, sources, method)
+        return joint_ridge.squared_error(W, task.hold_xx, task.hold_xy, task.hold_yy) * task.scale_y**2
+
+    def _solutions(self, view: _View, t: int, sources: list[int], method: Method) -> FloatArray:
+        """Coefficients (grid, d, q) of a method over its whole grid, in standardised units."""
+        if method == "joint":
+            return self._joint_solutions(view, t, sources)
+        if method == "shrink":
+            return self._shrunk_solutions(view, t, sources)
+        raise unknown("method", method, METHODS)
+
+    def _joint_solutions(self, view: _View, t: int, sources: list[int]) -> FloatArray:
+        task = view.tasks[t]
+        G, c = _merged(view, sources, float(np.median(self.ridges)))
+        found = []
+        for beta in self.weights:
+            root = np.sqrt(beta)
+            both = np.concatenate([task.c / root, c * root], axis=1)
+            solved = joint_ridge.solve_ridges((task.G / root + G * root)[None], both[None], self.ridges)[:, 0]
+            mine, theirs = solved[..., : task.c.shape[1]], solved[..., task.c.shape[1] :]
+            found.append(mine + theirs @ joint_ridge.match(c.T @ mine))
+        return np.concatenate(found)
+
+    def _shrunk_solutions(self, view: _View, t: int, sources: list[int]) -> FloatArray:
+        """Own ridge towards the sources' solution: as an offset, and along its directions with less or no penalty."""
+        task = view.tasks[t]
+        G, c = _merged(view, sources, float(np.median(self.ridges)))
+        ridge = self._guide_ridge(tuple(sources))
+        theirs = _solved(G, c, ridge)
+        guide = theirs @ joint_ridge.match(c.T @ _solved(G + task.G, task.c, ridge))
+        values, vectors = _eigen(task.G)
+        found = []
+        rest = vectors.T @ (task.c - task.G @ guide)
+        found.append(guide + vectors @ joint_ridge.ridge_path(values, rest, self.ridges))
+        rotated = vectors.T @ task.c
+        for rank, freedom in self._slopes(view, sources):
+            basis = vectors.T @ self._directions(view, sources, G, theirs, ridge, rank)
+            found.append(vectors @ joint_ridge.shrunk_path(values, rotated, basis, self.ridges, freedom))
+        return np.concatenate(found)
+
+    def _slopes(self, view: _View, sources: list[int]) -> list[tuple[int, float]]:
+        """(rank, freedom) of the directions tried; rank 0 is the sources' one joint solution itself."""
+        outputs = sum(view.tasks[s].c.shape[1] for s in sources)
+        ranks = [r for r in (2, 4, 8) if len(sources) > 1 and r < min(outputs, self.width)]
+        return [(0, 0.9), (0, 1.0), *((r, 1.0) for r in ranks)]
+
+    def _directions(
+        self, view: _View, sources: list[int], G: FloatArray, solution: FloatArray, ridge: float, rank: int
+    ) -> FloatArray:
+        if rank == 0:
+            left, size, _ = np.linalg.svd(solution, full_matrices=False)
+            basis: FloatArray = left[:, size > 1e-10 * max(float(size[0]), np.finfo(float).tiny)]
+            return basis
+        moments = np.concatenate([view.tasks[s].c / np.sqrt(view.tasks[s].rows) for s in sources], axis=1)
+        return joint_ridge.shared_directions(G, moments, ridge, rank)
+
+    def _guide_ridge(self, sources: tuple[int, ...]) -> float:
+        """The ridge at which the sources' joint solution predicts the sources' own held-out rows best."""
+        if sources not in self._guide_ridges:
+            loss = np.zeros(len(self.ridges))
+            for f in range(self.num_folds):
+                view = self._view(f)
+                G, c = _merged(view, list(sources), float(np.median(self.ridges)))
+                solved = joint_ridge.solve_ridges(G[None], c[None], self.ridges)[:, 0]
+                for s in sources:
+                    task = view.tasks[s]
+                    W = solved @ joint_ridge.match(
+                        c.T @ np.linalg.solve(G + self.ridges[-1] * np.eye(self.width), task.c)
+                    )
+                    loss += joint_ridge.squared_error(W, task.hold_xx, task.hold_xy, task.hold_yy) / max(task.rows, 1.0)
+            self._guide_ridges[sources] = float(self.ridges[int(np.argmin(loss))])
+        return self._guide_ridges[sources]
+
+    def _settings(self, method: Method, cell: int) -> dict[str, float]:
+        """What a place in a method's grid stands for."""
+        block, ridge = divmod(cell, len(self.ridges))
+        if method == "joint":
+            return {"ridge": float(self.ridges[ridge]), "weight": float(self.weights[block])}
+        return {"ridge": float(self.ridges[ridge]), "form": float(block)}
+
+    def fit(self, target: str, sources: Sequence[str] | None = (), *, method: Method = "joint") -> LinearModel:
+        """Settings chosen by the folds, then one fit on all rows of the core.
+
+        Args:
+            target: the task to predict.
+            sources: none for the ridge alone, names, or None for all other tasks.
+            method: "joint" (one model for target and sources) or "shrink" (the target's own model shrunk to the
+                sources' joint solution).
+        """
+        t, chosen, cell, method_used = self._choice(target, sources, method)
+        return self._model(self._view(None), t, chosen, method_used, cell)
+
+    def out_of_fold(self, target: str, sources: Sequence[str] | None = (), *, method: Method = "joint") -> FloatArray:
+        """Predictions (m,) or (m, K) for every row of a fold by the model that did not see it; NaN in fold -1.
+
+        Each fold's model uses the settings that the *other* folds prefer, as ``alone`` and ``joint`` score them.
+        """
+        t, chosen, _, method_used = self._choice(target, sources, method)
+        problem, losses = self.problems[t], self._grid_losses(t, chosen, method_used)
+        shape = (len(problem.X),) if problem.kind != "multiclass" else (len(problem.X), problem.outputs.shape[1])
+        predictions = np.full(shape, np.nan)
+        for f in range(self.num_folds):
+            rows = np.flatnonzero(self.fold_of[t] == f)
+            cell = int(np.argmin(_without(losses, f)))
+            predictions[rows] = self._model(self._view(f), t, chosen, method_used, cell).predict(problem.X[rows])
+        return predictions
+
+    def _choice(
+        self, target: str, sources: Sequence[str] | None, method: Method
+    ) -> tuple[int, list[int], int, Method | Literal["alone"]]:
+        if sources is not None and len(sources) == 0:
+            t = self._index(target)
+            return t, [], int(np.argmin(self._alone[0][t].sum(axis=1))), "alone"
+        t, chosen = self._target_and_sources(target, sources)
+        return t, chosen, int(np.argmin(self._grid_losses(t, chosen, method).sum(axis=1))), method
+
+    def _grid_losses(self, t: int, sources: list[int], method: Method | Literal["alone"]) -> FloatArray:
+        if method == "alone":
+            own: FloatArray = self._alone[0][t]
+            return own
+        return np.stack([self._losses(self._view(f), t, sources, method) for f in range(self.num_folds)], axis=-1)
+
+    def _model(
+        self, view: _View, t: int, sources: list[int], method: Method | Literal["alone"], cell: int
+    ) -> LinearModel:
+        task, problem = view.tasks[t], self.problems[t]
+        if method == "alone":
+            W = joint_ridge.solve_ridges(task.G[None], task.c[None], self.ridges[cell : cell + 1])[0, 0]
+            settings = {"ridge": float(self.ridges[cell])}
+        else:
+            W = self._solutions(view, t, sources, method)[cell]
+            settings = self._settings(method, cell)
+        coef = W * task.scale_y / view.scale_x[:, None]
+        intercept = task.mean_y - (self._origins[t] + task.mean_x) @ coef
+        labels = problem.outputs[problem.labelled]
+        low, high = (0.0, 1.0) if problem.kind != "regression" else (float(labels.min()), float(labels.max()))
+        names = tuple(self.names[s] for s in sources)
+        return LinearModel(problem.name, names, method, coef, intercept, low, high, problem.kind, settings)
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _grid(given: Sequence[float] | None, default: tuple[float, ...], what: str) -> FloatArray:
+    grid = np.asarray(default if given is None else given, dtype=np.float64)
+    if grid.ndim != 1 or not len(grid) or not (np.isfinite(grid) & (grid > 0)).all():
+        raise InputError(f"{what} need positive numbers, found {given!r}. Give a grid such as {default[:3]}.")
+    return np.unique(grid)
+
+
+def _origin(X: Array) -> FloatArray:
+    """A point near the mean: moments relative to it keep their digits when columns have large means."""
+    origin: FloatArray = np.asarray(X[: min(len(X), 4096)], dtype=np.float64).mean(axis=0)
+    if not np.isfinite(origin).all():
+        row = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
+        raise InputError(f"linear transfer needs finite inputs; row {row} is not. Fill or drop such values first.")
+    return origin
+
+
+def _input_groups(problems: Sequence[LinearProblem]) -> list[int]:
+    """A number a problem; equal where problems share X, the labelled rows and the weights, hence every input moment."""
+    seen: dict[tuple[int, bytes, bytes], int] = {}
+    groups = []
+    for p in problems:
+        weight = b"" if p.weight is None else np.asarray(p.weight, dtype=np.float64).tobytes()
+        groups.append(seen.setdefault((id(p.X), np.packbits(p.labelled).tobytes(), weight), len(seen)))
+    return groups
+
+
+def _row_keys(problems: Sequence[LinearProblem]) -> list[Array]:
+    """What must stay together: rows of one shared X, and equal group labels anywhere."""
+    bases: dict[int, int] = {}
+    keys = []
+    total = 0
+    for p in problems:
+        if id(p.X) not in bases:
+            bases[id(p.X)] = total
+            total += len(p.X)
+        keys.append(bases[id(p.X)] + np.arange(len(p.X)))
+    if all(p.group is None for p in problems):
+        return keys
+    return _joined_by_group(problems, keys, total)
+
+
+def _joined_by_group(problems: Sequence[LinearProblem], keys: list[Array], total: int) -> list[Array]:
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    labels = [np.asarray(p.group).astype(str) for p in problems if p.group is not None]
+    names, place = np.unique(np.concatenate(labels), return_inverse=True)
+    rows = np.concatenate([key for p, key in zip(problems, keys, strict=True) if p.group is not None])
+    size = total + len(names)
+    links = coo_matrix((np.ones(len(rows)), (rows, total + place)), shape=(size, size))
+    _, component = connected_components(links, directed=False)
+    return [component[key] for key in keys]
+
+
+def _solved(G: FloatArray, c: FloatArray, ridge: float) -> FloatArray:
+    found: FloatArray = joint_ridge.solve_ridges(G[None], c[None], np.array([ridge]))[0, 0]
+    return found
+
+
+def _members(sharing: Sequence[int]) -> Iterator[list[int]]:
+    for number in dict.fromkeys(sharing):
+        yield [i for i, other in enumerate(sharing) if other == number]
+
+
+def _eigen(G: FloatArray) -> tuple[FloatArray, FloatArray]:
+    values, vectors = np.linalg.eigh(G)
+    return np.maximum(values, 0.0), vectors
+
+
+def _column_scales(covariances: Sequence[FloatArray]) -> FloatArray:
+    """One standard deviation a column: the geometric mean over the tasks in which the column varies, 1 where none."""
+    variances = np.stack([np.diagonal(C) for C in covariances])
+    varies = variances > 1e-12 * np.maximum(variances.max(axis=0), np.finfo(float).tiny)
+    logs = np.where(varies, np.log(np.where(varies, variances, 1.0)), 0.0)
+    scales: FloatArray = np.exp(0.5 * logs.sum(axis=0) / np.maximum(varies.sum(axis=0), 1))
+    return scales
+
+
+def _label_scales(variances: FloatArray, rows: FloatArray) -> FloatArray:
+    """Standard deviations of the labels, drawn to their common value as far as sampling explains how they differ.
+
+    On the log scale a sample standard deviation has variance about ``1 / (2 (m - 1))``; what the tasks differ beyond
+    that is real (other units) and kept. Tasks in one unit with few rows then share one scale; tasks in metres and
+    millimetres keep their own.
+    """
+    known = variances > 0
+    if not known.any():
+        return np.ones(len(variances))
+    logs = 0.5 * np.log(variances[known])
+    noise = 0.5 / np.maximum(rows[known] - 1.0, 1.0)
+    precision = 1.0 / noise
+    centre = float(precision @ logs / precision.sum())
+    freedom = len(logs) - 1
+    excess = float(precision @ (logs - centre) ** 2) - freedom
+    spread = max(excess, 0.0) / max(precision.sum() - (precision**2).sum() / precision.sum(), np.finfo(float).tiny)
+    keep = spread / (spread + noise) if freedom else np.ones(1)
+    scales = np.ones(len(variances))
+    scales[known] = np.exp(centre + keep * (logs - centre))
+    return scales
+
+
+def _padded(c: FloatArray, outputs: int) -> FloatArray:
+    return c if c.shape[1] == outputs else np.pad(c, ((0, 0), (0, outputs - c.shape[1])))
+
+
+def _merged(view: _View, sources: list[int], ridge: float) -> tuple[FloatArray, FloatArray]:
+    """Several sources as one: summed second moments, and summed moments with outputs brought to one orientation.
+
+    The orientation is that of the leading shared direction of the sources themselves (a sign for one output).
+    """
+    if len(sources) == 1:
+        return view.tasks[sources[0]].G, view.tasks[sources[0]].c
+    members = [view.tasks[s] for s in sources]
+    G = np.zeros_like(members[0].G)
+    for group in {view.sharing[s] for s in sources}:
+        sharing = [s for s in sources if view.sharing[s] == group]
+        G += len(sharing) * view.tasks[sharing[0]].G
+    outputs = max(task.c.shape[1] for task in members)
+    moments = np.concatenate([task.c / np.sqrt(task.rows) for task in members], axis=1)
+    leading = joint_ridge.shared_directions(G, moments, ridge, outputs)
+    return G, sum((task.c @ joint_ridge.match(task.c.T @ leading) for task in members), np.zeros((len(G), 1)))
+
+
+def _errors(members: Sequence[_Standard], W: FloatArray) -> FloatArray:
+    """Held-out squared error (L, P), original units, of coefficients (L, P, d, q); columns beyond q_i are padding."""
+    found = np.empty(W.shape[:2])
+    for p, task in enumerate(members):
+        own = W[:, p, :, : task.c.shape[1]]
+        found[:, p] = joint_ridge.squared_error(own, task.hold_xx, task.hold_xy, task.hold_yy) * task.scale_y**2
+    return found
+
+
+def _shared_error(
+    products: tuple[FloatArray, FloatArray, FloatArray], t: slice, s: slice, root: float, yy: float
+) -> float:
+    """Held-out squared error of the joint solution of two tasks with the same inputs.
+
+    ``products`` are ``U^T H U``, ``U^T h`` and ``c^T U`` over all outputs: ``U`` solutions, ``H, h`` held-out moments.
+    """
+    UHU, Uh, cU = products
+    A = joint_ridge.match(cU[s, t])
+    mine, theirs = 1.0 / root, A * root
+    cross = UHU[t, s] @ theirs
+    square = mine**2 * np.trace(UHU[t, t]) + 2 * mine * np.trace(cross) + np.sum(theirs * (UHU[s, s] @ theirs))
+    return float(yy - 2 * (mine * np.trace(Uh[t, t]) + np.sum(theirs * Uh[s, t])) + square)
+
+
+def _without(losses: FloatArray, fold: int) -> FloatArray:
+    """Loss of every grid cell over the folds other than ``fold`` (all of them when there is but one)."""
+    rest: FloatArray = losses.sum(axis=-1)
+    return rest - losses[..., fold] if losses.shape[-1] > 1 else rest
+
+
+def _nested(losses: FloatArray) -> tuple[FloatArray, int]:
+    """Loss (K,) with each fold's cell chosen by the other folds, and the cell that all folds choose.
+
+    Choosing and scoring on the same folds would flatter the larger grid; this does not.
+    """
+    rest = losses.sum(axis=1, keepdims=True) - (losses if losses.shape[1] > 1 else 0.0)
+    chosen = np.argmin(rest, axis=0)
+    return losses[chosen, np.arange(losses.shape[1])], int(np.argmin(losses.sum(axis=1)))
+
+
+def _shares(loss: FloatArray, base: FloatArray) -> FloatArray:
+    """Loss a fold as a share of the average fold's variance: their mean is the loss of all rows over all variance."""
+    total = float(base.mean())
+    return loss / total if total > 0 else np.ones_like(loss)
+
+
+def _difference(alone: FloatArray, joint: FloatArray, base: FloatArray) -> dict[str, FloatArray]:
+    """Difference of two losses with its t interval over folds."""
+    folds = _shares(alone, base) - _shares(joint, base) if base.mean() > 0 else np.zeros_like(alone)
+    count, mean = len(folds), folds.mean()
+    if count == 1:
+        unknown_side = {"low": -np.inf, "high": np.inf, "p_helps": 0.5, "p_hurts": 0.5}
+        return {"difference": mean, "folds": folds, **{k: np.float64(v) for k, v in unknown_side.items()}}
+    error = max(float(folds.std(ddof=1)) / np.sqrt(count), 1e-12)
+    half = float(stdtrit(count - 1, 0.5 + LEVEL / 2)) * error
+    helps = stdtr(count - 1, mean / error)
+    interval = {"low": mean - half, "high": mean + half}
+    return {"difference": mean, "folds": folds, **interval, "p_helps": helps, "p_hurts": 1 - helps}
+
+
+def _plain(numbers: dict[str, FloatArray]) -> dict[str, float]:
+    return {name: float(value) for name, value in numbers.items() if name != "folds"}

@@ -73,6 +73,7 @@ class Family(ABC):
 
     name: str
     inputs: ClassVar[InputKind] = "numbers"
+    align_at: ClassVar[str | None] = None  # part of the trunk an alignment stands before, unless a training names one
 
     @abstractmethod
     def trunk(self, rows: RowSpec, capacity: Capacity) -> nn.Module:

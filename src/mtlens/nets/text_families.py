@@ -39,6 +39,7 @@ class TextFamily(Family):
     """
 
     inputs = "tokens"
+    align_at = "encoder"  # an alignment stands between embedding and encoder: the paper's task embeddings
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class TextFamily(Family):
             raise unknown("text trunk", name, ENCODERS)
         if embeddings not in ("auto", *EMBEDDING_MODES):
             raise unknown("embedding mode", embeddings, ("auto", *EMBEDDING_MODES))
-        self.name = name  # type: ignore[misc]
+        self.name = name
         self.embeddings: Embeddings = embeddings
         self.vectors = vectors
         self.width = width

@@ -87,7 +87,7 @@ def test_a_pair_equals_ridge_on_stacked_rows(flip: float, monkeypatch: pytest.Mo
     core = LinearTransfer([first, second], ridges=RIDGES, weights=(0.1, 1.0, 10.0), folds=4)
     losses = np.empty((1, 2, 9, 4))
     for f in range(4):
-        core._pair_losses(core._view(f), [(0, 1)], losses[..., f])
+        core._pair_losses(core.view(f), [(0, 1)], losses[..., f])
         for b, beta in enumerate(core.weights):
             for r, ridge in enumerate(core.ridges):
                 expected = slow_joint([first, second], core.fold_of, ridge, beta, f)

@@ -188,7 +188,7 @@ class LinearModel:
 
 
 @dataclass(frozen=True, eq=False)
-class _Standard:
+class Standard:
     """One task seen from the training rows of one fold: inputs and labels centred and scaled, and the held-out rows."""
 
     G: FloatArray  # (d, d)
@@ -203,11 +203,11 @@ class _Standard:
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class View:
     """All tasks with one fold left out (or none): what models are fitted to and judged on."""
 
     scale_x: FloatArray
-    tasks: tuple[_Standard, ...]
+    tasks: tuple[Standard, ...]
     sharing: tuple[int, ...]  # tasks with the same number have the same G and the same held-out inputs
 
 
@@ -253,7 +253,7 @@ class LinearTransfer:
         self._origins = [_origin(p.X) for p in self.problems]
         self._held, self._always = self._read()
         self._total = [sum(held[1:], held[0]) + always for held, always in zip(self._held, self._always, strict=True)]
-        self._views: dict[int | None, _View] = {}
+        self._views: dict[int | None, View] = {}
         self._guide_ridges: dict[tuple[int, ...], float] = {}
 
     def _check(self) -> None:
@@ -308,7 +308,7 @@ class LinearTransfer:
 
     # ------------------------------------------------------------------ one fold, standardised
 
-    def _view(self, fold: int | None) -> _View:
+    def view(self, fold: int | None) -> View:
         """Tasks with ``fold`` left out; None leaves nothing out. Kept when all of them fit in ``KEPT_VIEWS``."""
         if fold in self._views:
             return self._views[fold]
@@ -318,7 +318,7 @@ class LinearTransfer:
             self._views[fold] = view
         return view
 
-    def _standardised(self, fold: int | None) -> _View:
+    def _standardised(self, fold: int | None) -> View:
         train = [
             total if fold is None else total - held[fold] for total, held in zip(self._total, self._held, strict=True)
         ]
@@ -344,7 +344,7 @@ class LinearTransfer:
                 hold_xx = held_inputs.setdefault(self._groups[i], raw_xx / outer)
                 hold_xy, hold_yy = raw_xy / (scale_x[:, None] * scale_y[i]), raw_yy / scale_y[i] ** 2
             tasks.append(
-                _Standard(
+                Standard(
                     scaled[self._groups[i]],
                     xy / (scale_x[:, None] * scale_y[i]),
                     moments.mass,
@@ -356,7 +356,7 @@ class LinearTransfer:
                     hold_yy,
                 )
             )
-        return _View(scale_x, tuple(tasks), tuple(self._groups))
+        return View(scale_x, tuple(tasks), tuple(self._groups))
 
     # ------------------------------------------------------------------ alone
 
@@ -366,7 +366,7 @@ class LinearTransfer:
         errors = np.empty((len(self.names), len(self.ridges), self.num_folds))
         base = np.empty((len(self.names), self.num_folds))
         for f in range(self.num_folds):
-            view = self._view(f)
+            view = self.view(f)
             for members in _members(view.sharing):
                 values, vectors = _eigen(view.tasks[members[0]].G)
                 for i in members:
@@ -376,6 +376,10 @@ class LinearTransfer:
                     errors[i, :, f] = loss * task.scale_y**2
                     base[i, f] = task.hold_yy * task.scale_y**2
         return errors, base
+
+    def base_losses(self) -> FloatArray:
+        """(tasks, K): held-out squared error of the training mean, what every R2 here is relative to."""
+        return self._alone[1]
 
     def alone(self, target: str) -> Alone:
         """The tuned ridge of one task: its out-of-fold score (each fold tuned on the others) and ridge."""
@@ -394,7 +398,7 @@ class LinearTransfer:
     def joint(self, target: str, sources: Sequence[str] | None = None, *, method: Method = "joint") -> Transfer:
         """Transfer to one target from several sources at once (all others when None)."""
         t, chosen = self._target_and_sources(target, sources)
-        losses = np.stack([self._losses(self._view(f), t, chosen, method) for f in range(self.num_folds)], axis=-1)
+        losses = np.stack([self._losses(self.view(f), t, chosen, method) for f in range(self.num_folds)], axis=-1)
         errors, base = self._alone
         alone, _ = _nested(errors[t])
         joint, best = _nested(losses)
@@ -425,7 +429,7 @@ class LinearTransfer:
         # losses[n, 0] is that of pair n's first task, [n, 1] of its second; weights run the other way for the second
         losses = np.empty((len(wanted), 2, grid, self.num_folds))
         for f in range(self.num_folds):
-            self._pair_losses(self._view(f), wanted, losses[..., f])
+            self._pair_losses(self.view(f), wanted, losses[..., f])
             if progress is not None:
                 progress(f + 1, self.num_folds)
         errors, base = self._alone
@@ -460,7 +464,7 @@ class LinearTransfer:
         names = tuple(self.names[t] for t in rows), tuple(self.names[s] for s in columns)
         return PairTable(names[0], names[1], folds=folds, alone=scores, **table)
 
-    def _pair_losses(self, view: _View, wanted: list[tuple[int, int]], losses: FloatArray) -> None:
+    def _pair_losses(self, view: View, wanted: list[tuple[int, int]], losses: FloatArray) -> None:
         """Fill ``losses`` (pairs, 2, grid): held-out squared error in original units of both tasks of each pair."""
         by_group = [pair for pair in wanted if view.sharing[pair[0]] == view.sharing[pair[1]]]
         if by_group:
@@ -470,7 +474,7 @@ class LinearTransfer:
         for start in range(0, len(single), chunk):
             self._separate_pair_losses(view, [(n, *wanted[n]) for n in single[start : start + chunk]], losses)
 
-    def _separate_pair_losses(self, view: _View, pairs: list[tuple[int, int, int]], losses: FloatArray) -> None:
+    def _separate_pair_losses(self, view: View, pairs: list[tuple[int, int, int]], losses: FloatArray) -> None:
         tasks = view.tasks
         outputs = max(tasks[i].c.shape[1] for _, *both in pairs for i in both)
         first = [tasks[i] for _, i, _ in pairs]
@@ -490,7 +494,7 @@ class LinearTransfer:
                     cells = slice(b * len(self.ridges), (b + 1) * len(self.ridges))
                     losses[places, side, cells] = _errors(members, W).T
 
-    def _shared_pair_losses(self, view: _View, wanted: list[tuple[int, int]], losses: FloatArray) -> None:
+    def _shared_pair_losses(self, view: View, wanted: list[tuple[int, int]], losses: FloatArray) -> None:
         """Pairs with the same inputs and rows: one eigenbasis holds every solution, products of q columns suffice."""
         for members in _members(view.sharing):
             pairs = [(n, i, j) for n, (i, j) in enumerate(wanted) if i in members and j in members]
@@ -526,12 +530,12 @@ class LinearTransfer:
             raise InputError(f"task {target!r} has no source here. Name at least one other task, or use alone().")
         return t, chosen
 
-    def _losses(self, view: _View, t: int, sources: list[int], method: Method) -> FloatArray:
+    def _losses(self, view: View, t: int, sources: list[int], method: Method) -> FloatArray:
         task = view.tasks[t]
         W = self._solutions(view, t, sources, method)
         return joint_ridge.squared_error(W, task.hold_xx, task.hold_xy, task.hold_yy) * task.scale_y**2
 
-    def _solutions(self, view: _View, t: int, sources: list[int], method: Method) -> FloatArray:
+    def _solutions(self, view: View, t: int, sources: list[int], method: Method) -> FloatArray:
         """Coefficients (grid, d, q) of a method over its whole grid, in standardised units."""
         if method == "joint":
             return self._joint_solutions(view, t, sources)
@@ -539,7 +543,7 @@ class LinearTransfer:
             return self._shrunk_solutions(view, t, sources)
         raise unknown("method", method, METHODS)
 
-    def _joint_solutions(self, view: _View, t: int, sources: list[int]) -> FloatArray:
+    def _joint_solutions(self, view: View, t: int, sources: list[int]) -> FloatArray:
         task = view.tasks[t]
         G, c = _merged(view, sources, float(np.median(self.ridges)))
         found = []
@@ -551,7 +555,7 @@ class LinearTransfer:
             found.append(mine + theirs @ joint_ridge.match(c.T @ mine))
         return np.concatenate(found)
 
-    def _shrunk_solutions(self, view: _View, t: int, sources: list[int]) -> FloatArray:
+    def _shrunk_solutions(self, view: View, t: int, sources: list[int]) -> FloatArray:
         """Own ridge towards the sources' solution: as an offset, and along its directions with less or no penalty."""
         task = view.tasks[t]
         G, c = _merged(view, sources, float(np.median(self.ridges)))
@@ -568,14 +572,14 @@ class LinearTransfer:
             found.append(vectors @ joint_ridge.shrunk_path(values, rotated, basis, self.ridges, freedom))
         return np.concatenate(found)
 
-    def _slopes(self, view: _View, sources: list[int]) -> list[tuple[int, float]]:
+    def _slopes(self, view: View, sources: list[int]) -> list[tuple[int, float]]:
         """(rank, freedom) of the directions tried; rank 0 is the sources' one joint solution itself."""
         outputs = sum(view.tasks[s].c.shape[1] for s in sources)
         ranks = [r for r in (2, 4, 8) if len(sources) > 1 and r < min(outputs, self.width)]
         return [(0, 0.9), (0, 1.0), *((r, 1.0) for r in ranks)]
 
     def _directions(
-        self, view: _View, sources: list[int], G: FloatArray, solution: FloatArray, ridge: float, rank: int
+        self, view: View, sources: list[int], G: FloatArray, solution: FloatArray, ridge: float, rank: int
     ) -> FloatArray:
         if rank == 0:
             left, size, _ = np.linalg.svd(solution, full_matrices=False)
@@ -589,7 +593,7 @@ class LinearTransfer:
         if sources not in self._guide_ridges:
             loss = np.zeros(len(self.ridges))
             for f in range(self.num_folds):
-                view = self._view(f)
+                view = self.view(f)
                 G, c = _merged(view, list(sources), float(np.median(self.ridges)))
                 solved = joint_ridge.solve_ridges(G[None], c[None], self.ridges)[:, 0]
                 for s in sources:
@@ -618,7 +622,7 @@ class LinearTransfer:
                 sources' joint solution).
         """
         t, chosen, cell, method_used = self._choice(target, sources, method)
-        return self._model(self._view(None), t, chosen, method_used, cell)
+        return self._model(self.view(None), t, chosen, method_used, cell)
 
     def out_of_fold(self, target: str, sources: Sequence[str] | None = (), *, method: Method = "joint") -> FloatArray:
         """Predictions (m,) or (m, K) for every row of a fold by the model that did not see it; NaN in fold -1.
@@ -632,7 +636,7 @@ class LinearTransfer:
         for f in range(self.num_folds):
             rows = np.flatnonzero(self.fold_of[t] == f)
             cell = int(np.argmin(_without(losses, f)))
-            predictions[rows] = self._model(self._view(f), t, chosen, method_used, cell).predict(problem.X[rows])
+            predictions[rows] = self._model(self.view(f), t, chosen, method_used, cell).predict(problem.X[rows])
         return predictions
 
     def _choice(
@@ -648,10 +652,10 @@ class LinearTransfer:
         if method == "alone":
             own: FloatArray = self._alone[0][t]
             return own
-        return np.stack([self._losses(self._view(f), t, sources, method) for f in range(self.num_folds)], axis=-1)
+        return np.stack([self._losses(self.view(f), t, sources, method) for f in range(self.num_folds)], axis=-1)
 
     def _model(
-        self, view: _View, t: int, sources: list[int], method: Method | Literal["alone"], cell: int
+        self, view: View, t: int, sources: list[int], method: Method | Literal["alone"], cell: int
     ) -> LinearModel:
         task, problem = view.tasks[t], self.problems[t]
         if method == "alone":
@@ -776,7 +780,7 @@ def _padded(c: FloatArray, outputs: int) -> FloatArray:
     return c if c.shape[1] == outputs else np.pad(c, ((0, 0), (0, outputs - c.shape[1])))
 
 
-def _merged(view: _View, sources: list[int], ridge: float) -> tuple[FloatArray, FloatArray]:
+def _merged(view: View, sources: list[int], ridge: float) -> tuple[FloatArray, FloatArray]:
     """Several sources as one: summed second moments, and summed moments with outputs brought to one orientation.
 
     The orientation is that of the leading shared direction of the sources themselves (a sign for one output).
@@ -794,7 +798,7 @@ def _merged(view: _View, sources: list[int], ridge: float) -> tuple[FloatArray, 
     return G, sum((task.c @ joint_ridge.match(task.c.T @ leading) for task in members), np.zeros((len(G), 1)))
 
 
-def _errors(members: Sequence[_Standard], W: FloatArray) -> FloatArray:
+def _errors(members: Sequence[Standard], W: FloatArray) -> FloatArray:
     """Held-out squared error (L, P), original units, of coefficients (L, P, d, q); columns beyond q_i are padding."""
     found = np.empty(W.shape[:2])
     for p, task in enumerate(members):

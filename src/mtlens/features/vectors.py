@@ -1,0 +1,182 @@
+"""Pretrained word vectors, GloVe style: read from files, and looked up with a defined answer for unknown words."""
+
+from __future__ import annotations
+
+import gzip
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mtlens.arrays import BoolArray
+from mtlens.errors import FileError, InputError
+
+Vectors: TypeAlias = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingTable:
+    """Words and their vectors ``(n, dim)``, float32."""
+
+    words: tuple[str, ...]
+    vectors: Vectors
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2 or len(self.words) != len(self.vectors) or self.vectors.shape[1] == 0:
+            raise InputError(f"word vectors: {len(self.words)} words need as many rows, found {self.vectors.shape}.")
+        if not len(self.words):
+            raise InputError("word vectors: the table is empty. Give at least one word.")
+        bad = np.flatnonzero(~np.isfinite(self.vectors).all(axis=1))
+        if len(bad):
+            raise InputError(f"word vectors: the vector of {self.words[bad[0]]!r} is not finite. Remove that word.")
+
+    @classmethod
+    def load(cls, path: str | Path) -> EmbeddingTable:
+        """Read ``.npz`` (arrays ``words`` and ``vectors``, no pickles) or text, ``word v1 v2 ...`` a line (or ``.gz``).
+
+        A word2vec header line (``count dim``) is skipped, words may hold spaces, and of repeated words the first
+        counts. Anything else that is not a table of finite numbers is refused with its line.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileError(
+                f"word vectors: no file {path}. Give a GloVe-style .txt(.gz) or an .npz of words and vectors."
+            )
+        try:
+            words, vectors = _read_npz(path) if path.suffix == ".npz" else _read_text(path)
+        except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(
+                f"word vectors: {path.name} cannot be read as UTF-8 text ({error}). Save it as UTF-8."
+            ) from error
+        first = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
+        if len(first) < len(words):
+            keep = sorted(first.values())
+            words, vectors = [words[i] for i in keep], vectors[keep]
+        return cls(tuple(words), vectors)
+
+    @property
+    def dim(self) -> int:
+        return int(self.vectors.shape[1])
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        return {word: place for place, word in enumerate(self.words)}
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.places
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def lookup(self, words: Sequence[str]) -> tuple[Vectors, BoolArray]:
+        """Vectors ``(len(words), dim)`` and which words the table knows.
+
+        A word it does not hold is looked up without accents (``clichés``, ``cliches``), then as the mean of its
+        hyphenated parts, all of which must be held; failing both its row is zero and it is not known.
+        """
+        out = np.zeros((len(words), self.dim), dtype=np.float32)
+        known = np.zeros(len(words), dtype=bool)
+        for row, word in enumerate(words):
+            places = self._places_of(word)
+            if places:
+                known[row] = True
+                out[row] = self.vectors[places[0]] if len(places) == 1 else self.vectors[places].mean(axis=0)
+        return out, known
+
+    def _places_of(self, word: str) -> list[int]:
+        place = self.places.get(word)
+        if place is None and not word.isascii():
+            place = self.places.get(without_accents(word))
+        if place is not None:
+            return [place]
+        parts = [part for part in word.split("-") if part] if "-" in word else []
+        places = [self.places.get(part) for part in parts]
+        return [p for p in places if p is not None] if places and None not in places else []
+
+    def filled(self, words: Sequence[str]) -> Vectors:
+        """Vectors for training: words the table does not know get a random one that depends on the word alone.
+
+        Its entries are normal with the table's own spread in every dimension, drawn from a stream seeded by the
+        word's bytes: the same word has the same vector in every vocabulary, order and process.
+        """
+        out, known = self.lookup(words)
+        spread = self.vectors.std(axis=0)
+        for row in np.flatnonzero(~known).tolist():
+            seed = int.from_bytes(
+                blake2b(words[row].encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+            )
+            out[row] = np.random.default_rng(seed).normal(size=self.dim) * spread
+        return out
+
+
+def without_accents(word: str) -> str:
+    """The word with its combining marks taken off: naïve becomes naive."""
+    return "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c))
+
+
+def vectors_from(source: EmbeddingTable | str | Path | None) -> EmbeddingTable | None:
+    """A table as it is, or read from a path."""
+    return source if source is None or isinstance(source, EmbeddingTable) else EmbeddingTable.load(source)
+
+
+def _read_npz(path: Path) -> tuple[list[str], Vectors]:
+    import zipfile
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = {"words", "vectors"} - set(file.files)
+            if missing:
+                found = ", ".join(file.files) or "nothing"
+                raise FileError(f"word vectors: {path.name} needs arrays 'words' and 'vectors', found {found}.")
+            words, vectors = file["words"], file["vectors"]
+    except (ValueError, zipfile.BadZipFile, MemoryError) as error:
+        raise FileError(
+            f"word vectors: {path.name} is not an .npz of plain arrays ({error}). Pickles are not read."
+        ) from error
+    if words.dtype.kind != "U" or words.ndim != 1 or vectors.dtype.kind not in "fiu":
+        raise FileError(f"word vectors: {path.name} needs texts and numbers, found {words.dtype} and {vectors.dtype}.")
+    return [str(word) for word in words], vectors.astype(np.float32)
+
+
+def _read_text(path: Path) -> tuple[list[str], Vectors]:
+    words: list[str] = []
+    rows: list[Any] = []
+    dim = 0
+    for number, line in enumerate(_lines(path), start=1):
+        cells = line.rstrip().split(" ")
+        if number == 1 and len(cells) == 2 and all(cell.isdigit() for cell in cells):
+            continue  # word2vec's header: count and dimension
+        if not line.strip():
+            continue
+        dim = dim or len(cells) - 1
+        try:
+            if len(cells) <= dim or dim < 1:
+                raise ValueError(f"{len(cells) - 1} numbers")
+            rows.append(np.array(cells[-dim:], dtype=np.float32))
+        except ValueError as error:
+            raise FileError(
+                f"word vectors: line {number} of {path.name} needs a word and {dim} numbers ({error})."
+            ) from None
+        words.append(" ".join(cells[:-dim]))
+    if not rows:
+        raise FileError(f"word vectors: {path.name} holds no vectors. A line is a word and its numbers.")
+    return words, np.stack(rows)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8", newline="\n") as file
+    ):
+        lines: Iterable[str] = file
+        yield from lines

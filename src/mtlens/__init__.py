@@ -13,6 +13,32 @@ __version__ = "0.1.0"
 # The one list of public names: room -> names.
 _ROOMS = {
     "tasks": ("Table", "Task", "TaskSet"),
+    "theory": (
+        "Bound",
+        "Gram",
+        "Greedy",
+        "Optimum",
+        "condition_number",
+        "covariance_similarity",
+        "equal_covariance_optimum",
+        "explained_energy",
+        "greedy_bound",
+        "linear_optimum",
+        "mtl_loss",
+        "relu_moment",
+        "relu_objective",
+        "relu_transfer_bound",
+        "shared_input_optimum",
+        "similarity_matrix",
+        "sin_angle",
+        "single_task_optimum",
+        "svd_weights",
+        "svd_weights_separate",
+        "transfer_bound",
+        "two_task_optimum",
+        "uncertainty_loss",
+        "uncertainty_weights_shared",
+    ),
     "errors": ("MtlensError",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
@@ -23,6 +49,30 @@ if TYPE_CHECKING:
     from mtlens.tasks import Table as Table
     from mtlens.tasks import Task as Task
     from mtlens.tasks import TaskSet as TaskSet
+    from mtlens.theory import Bound as Bound
+    from mtlens.theory import Gram as Gram
+    from mtlens.theory import Greedy as Greedy
+    from mtlens.theory import Optimum as Optimum
+    from mtlens.theory import condition_number as condition_number
+    from mtlens.theory import covariance_similarity as covariance_similarity
+    from mtlens.theory import equal_covariance_optimum as equal_covariance_optimum
+    from mtlens.theory import explained_energy as explained_energy
+    from mtlens.theory import greedy_bound as greedy_bound
+    from mtlens.theory import linear_optimum as linear_optimum
+    from mtlens.theory import mtl_loss as mtl_loss
+    from mtlens.theory import relu_moment as relu_moment
+    from mtlens.theory import relu_objective as relu_objective
+    from mtlens.theory import relu_transfer_bound as relu_transfer_bound
+    from mtlens.theory import shared_input_optimum as shared_input_optimum
+    from mtlens.theory import similarity_matrix as similarity_matrix
+    from mtlens.theory import sin_angle as sin_angle
+    from mtlens.theory import single_task_optimum as single_task_optimum
+    from mtlens.theory import svd_weights as svd_weights
+    from mtlens.theory import svd_weights_separate as svd_weights_separate
+    from mtlens.theory import transfer_bound as transfer_bound
+    from mtlens.theory import two_task_optimum as two_task_optimum
+    from mtlens.theory import uncertainty_loss as uncertainty_loss
+    from mtlens.theory import uncertainty_weights_shared as uncertainty_weights_shared
 
 
 def __getattr__(name: str) -> Any:

@@ -27,13 +27,14 @@ def covariance_similarity(
     .. math:: s = \|(U_1 D_1^{1/2})^\top U_2 D_2^{1/2}\|_F \,/\, (\|U_1 D_1^{1/2}\|_F \|U_2 D_2^{1/2}\|_F)
                 = \sqrt{\mathrm{tr}(C_1 C_2) / (\mathrm{tr}\, C_1 \,\mathrm{tr}\, C_2)}, \qquad 0 \le s \le 1.
 
-    Symmetric; unchanged when either task is rescaled or its rows are rotated or reordered, and when one orthogonal matrix
-    rotates *both* feature spaces. **Not** unchanged when only one is rotated (the paper's "invariant to rotations of the
-    columns" needs a common rotation). **Not** 1 for a task with itself: ``s(X, X) = |l|_2 / |l|_1`` over the kept
-    eigenvalues ``l``, so a task can score higher with another one than with itself, and concentrated spectra alone raise
-    the score. ``normalised=True`` gives :math:`\langle C_1, C_2\rangle / (\|C_1\|_F \|C_2\|_F)` of the same truncated
-    matrices instead, which is 1 exactly when they are proportional. The paper's "99% of the singular values" is read as
-    those of the covariance. It did not predict transfer in our checks (rank correlation about 0): a description only.
+    Symmetric; unchanged when either task is rescaled or its rows are rotated or reordered, and when one orthogonal
+    matrix rotates *both* feature spaces. **Not** unchanged when only one is rotated (the paper's "invariant to
+    rotations of the columns" needs a common rotation). **Not** 1 for a task with itself: ``s(X, X) = |l|_2 / |l|_1``
+    over the kept eigenvalues ``l``, so a task can score higher with another one than with itself, and concentrated
+    spectra alone raise the score. ``normalised=True`` gives :math:`\langle C_1, C_2\rangle / (\|C_1\|_F \|C_2\|_F)` of
+    the same truncated matrices instead, which is 1 exactly when they are proportional. The paper's "99% of the singular
+    values" is read as those of the covariance. It did not predict transfer in our checks (rank correlation about 0): a
+    description only.
 
     Args:
         X1: ``(m1, d)`` features of the first task, or a :class:`Gram` of them.
@@ -100,10 +101,10 @@ def similarity_matrix(tasks: Any, *, energy: float = 0.99, center: bool = False,
 def condition_number(X: Any) -> Any:
     """Largest over ``min(m, d)``-th singular value of ``X`` ``(m, d)`` (paper, Appendix A, notations).
 
-    Of the data matrix, not of its covariance (whose condition number is the square). Computed from ``X`` itself: through
-    ``X^T X`` anything above 1e8 would be lost. Infinite when the smallest singular value is exactly zero; a
-    rank-deficient ``X`` usually gives a huge finite number instead, because rounding leaves it near 1e-16. A zero matrix
-    is refused.
+    Of the data matrix, not of its covariance (whose condition number is the square). Computed from ``X`` itself:
+    through ``X^T X`` anything above 1e8 would be lost. Infinite when the smallest singular value is exactly zero; a
+    rank-deficient ``X`` usually gives a huge finite number instead, because rounding leaves it near 1e-16. A zero
+    matrix is refused.
 
     Example:
         >>> condition_number(np.diag([10.0, 2.0]))

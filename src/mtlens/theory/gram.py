@@ -183,7 +183,7 @@ class Gram:
         which = np.asarray(fold)
         if which.ndim > 1 or (which.ndim == 1 and len(which) != count) or which.dtype.kind not in "iu":
             raise InputError(f"Gram.update needs one whole fold, or one for each of {count} rows, found {fold!r}.")
-        if which.size and not (0 <= which.min() and which.max() < self.num_folds):
+        if which.size and not (which.min() >= 0 and which.max() < self.num_folds):
             raise InputError(f"Gram.update: folds run from 0 to {self.num_folds - 1}, found {int(which.max())}.")
         if which.ndim == 0:
             return [(int(which), slice(None))]

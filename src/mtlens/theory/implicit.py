@@ -24,9 +24,9 @@ def with_gradient(
 
     At an optimum the slope ``g(B; data)`` is zero, so ``dB = -H^+ dg`` with the Hessian ``H`` held fixed (implicit
     function theorem); heads, coefficients and losses then follow by ordinary differentiation. The values do not move.
-    Exact for ``A``-independent quantities (``coef``, ``loss``, ``excess``) at a strict minimum; ``B`` and ``A`` alone have
-    gradients in the gauge where B's columns are not rescaled or mixed. Cost: one ``(d r)^2`` Hessian, only when some
-    input asks for a gradient.
+    Exact for ``A``-independent quantities (``coef``, ``loss``, ``excess``) at a strict minimum; ``B`` and ``A`` alone
+    have gradients in the gauge where B's columns are not rescaled or mixed. Cost: one ``(d r)^2`` Hessian, only when
+    some input asks for a gradient.
     """
     B = _tensor(optimum.B, Xs[0])
     if any(v.requires_grad for v in (*Xs, *ys, alpha)):

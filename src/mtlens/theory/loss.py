@@ -34,7 +34,7 @@ def mtl_loss(B: Any, Xs: Any, ys: Any, weights: Any = None) -> Any:
         >>> mtl_loss(np.array([1.0, 0.0]), [np.eye(2), np.eye(2)], [[1.0, 0.0], [0.0, 2.0]])
         4.0
     """
-    B, Xs, ys, alpha, xp = _inputs(B, Xs, ys, weights, "mtl_loss")
+    B, Xs, ys, alpha, xp = shared_inputs(B, Xs, ys, weights, "mtl_loss")
     fits = (y - project(X, B, y, xp) for X, y in zip(Xs, ys, strict=True))
     return scalar(sum(a * (e * e).sum() for a, e in zip(alpha, fits, strict=True)))
 
@@ -49,24 +49,23 @@ def explained_energy(B: Any, Xs: Any, ys: Any, weights: Any = None) -> Any:
         >>> explained_energy(np.array([1.0, 0.0]), [np.eye(2), np.eye(2)], [[1.0, 0.0], [0.0, 2.0]])
         1.0
     """
-    B, Xs, ys, alpha, xp = _inputs(B, Xs, ys, weights, "explained_energy")
+    B, Xs, ys, alpha, xp = shared_inputs(B, Xs, ys, weights, "explained_energy")
     parts = (project(X, B, y, xp) for X, y in zip(Xs, ys, strict=True))
     return scalar(sum(a * (p * p).sum() for a, p in zip(alpha, parts, strict=True)))
 
 
 def project(X: Numbers, B: Numbers, y: Numbers, xp: Any) -> Numbers:
     """The part of ``y`` ``(m,)`` in the column span of ``X B`` ``(m, r)``."""
-    Z = range_of(X, B)
+    return project_onto(X @ B / column_scales(X, B), y, xp)
+
+
+def project_onto(Z: Numbers, y: Numbers, xp: Any) -> Numbers:
+    """The part of ``y`` ``(m,)`` in the column span of ``Z`` ``(m, r)``; directions at rounding level do not count."""
     if xp is not np:
         return Z @ (xp.linalg.pinv(Z) @ y)
     U, s, _ = np.linalg.svd(Z, full_matrices=False)
     U = U[:, s > s.max(initial=0.0) * max(Z.shape) * np.finfo(np.float64).eps]
     return U @ (U.T @ y)
-
-
-def range_of(X: Numbers, B: Numbers) -> Numbers:
-    """``X B / column_scales(X, B)``: same span as ``X B``, columns of unit length or zero."""
-    return X @ B / column_scales(X, B)
 
 
 def column_scales(X: Numbers, B: Numbers) -> Numbers:
@@ -87,7 +86,7 @@ def _lengths(Z: Numbers) -> Numbers:
     return (Z * Z).sum(0) ** 0.5
 
 
-def _inputs(B: Any, Xs: Any, ys: Any, weights: Any, where: str) -> tuple[Any, list[Any], list[Any], Any, Any]:
+def shared_inputs(B: Any, Xs: Any, ys: Any, weights: Any, where: str) -> tuple[Any, list[Any], list[Any], Any, Any]:
     tensors = numbers_of(B, weights)
     Xs, ys, xp = task_list(Xs, ys, where)
     if tensors is not np and xp is np:

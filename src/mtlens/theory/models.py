@@ -63,8 +63,8 @@ def solve_least_squares(X: Numbers, y: Numbers, ridge: float, xp: Any) -> Number
 def sin_angle(a: Any, b: Any) -> Any:
     r"""Sine of the angle between two vectors, :math:`\sqrt{1 - \cos^2} \in [0, 1]` (paper, Appendix A, notations).
 
-    The same for ``b`` and ``-b``. Computed as the length of the part of ``a`` outside ``b``, which keeps its digits where
-    ``sqrt(1 - cos^2)`` loses half of them. At parallel vectors the gradient is 0 rather than NaN.
+    The same for ``b`` and ``-b``. Computed as the length of the part of ``a`` outside ``b``, which keeps its digits
+    where ``sqrt(1 - cos^2)`` loses half of them. At parallel vectors the gradient is 0 rather than NaN.
 
     Example:
         >>> sin_angle([1.0, 0.0], [0.0, -2.0])

@@ -21,7 +21,8 @@ class Optimum:
         loss: ``sum_i alpha_i |X_i B A_i - y_i|^2``: sums over rows, without the ridge penalty.
         excess: ``loss`` minus the weighted loss of every task's own (equally penalised) least squares. Zero or more
             without ridge; with ridge it can be negative, because the penalty is not part of either loss.
-        method: how it was found: ``"closed form"``, ``"profile"`` (exact, global) or ``"alternating"`` (best of starts).
+        method: how it was found: ``"closed form"``, ``"profile"`` (exact, global) or ``"alternating"`` (best of
+        starts).
         start_losses: the objective, penalty included, that each start ended in; empty for exact methods.
     """
 

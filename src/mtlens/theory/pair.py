@@ -9,7 +9,7 @@ import numpy as np
 from mtlens.arrays import FloatArray
 from mtlens.theory.inputs import task_list, task_ridges, task_weights
 from mtlens.theory.optimum import Optimum
-from mtlens.theory.solving import Problem, finished, problem_of
+from mtlens.theory.solving import Problem, common_coordinates, finished, problem_of
 
 # The profile is a sum of sigmoids of unit width in log(a_2 / a_1), so steps of 0.05 see every maximum; 18 beyond the
 # outermost one, what is left of it is e^-36 of the label energy.
@@ -22,14 +22,14 @@ def two_task_optimum(X1: Any, y1: Any, X2: Any, y2: Any, *, weights: Any = (1, 1
     .. math:: \min_{b, a_1, a_2} \sum_i \alpha_i \left(|X_i b\, a_i - y_i|^2 + \rho_i |b\, a_i|^2\right),
 
     the paper's maximisation of :math:`h(B)`. About half of random problems have a spurious local minimum once the
-    covariances differ (with proportional ones there is none), so one descent is not "the optimal MTL solution". Here the
-    two covariances are diagonalised together (a CS decomposition of the stacked rows, never of ``X^T X``); for a given
-    ratio of heads the best ``b`` is then explicit, and what remains is a sum of d sigmoids in one variable,
+    covariances differ (with proportional ones there is none), so one descent is not "the optimal MTL solution". Here
+    the two covariances are diagonalised together (a CS decomposition of the stacked rows, never of ``X^T X``); for a
+    given ratio of heads the best ``b`` is then explicit, and what remains is a sum of d sigmoids in one variable,
     :math:`\sum_j |\eta_j|^2 \cos^2(\psi_j(t) - \omega_j)`, searched on a grid finer than any of them and refined.
 
-    Just above ``m_1 + m_2 = d`` (rows against features) the optimum interpolates and its coefficients explode; with fewer
-    rows than features in one task the minimum may only be approached, in which case a point within rounding of it is
-    returned. Ridge helps in both.
+    Just above ``m_1 + m_2 = d`` (rows against features) the optimum interpolates and its coefficients explode; with
+    fewer rows than features in one task the minimum may only be approached, in which case a point within rounding of it
+    is returned. Ridge helps in both.
 
     Args:
         X1, y1: ``(m1, d)`` and ``(m1,)``; NaN labels are dropped.
@@ -38,8 +38,8 @@ def two_task_optimum(X1: Any, y1: Any, X2: Any, y2: Any, *, weights: Any = (1, 1
         ridge: rho_1 and rho_2, each added to the diagonal of its task's ``X^T X``.
 
     Returns:
-        An :class:`Optimum` with ``B`` ``(d, 1)`` of unit length, ``A`` ``(1, 2)``, ``method`` "profile". ``loss`` leaves the
-        penalties out. For tensors it carries gradients.
+        An :class:`Optimum` with ``B`` ``(d, 1)`` of unit length, ``A`` ``(1, 2)``, ``method`` "profile". ``loss``
+        leaves the penalties out. For tensors it carries gradients.
 
     Example:
         >>> X = np.diag([1.0, 2.0])
@@ -59,9 +59,7 @@ def two_task_optimum(X1: Any, y1: Any, X2: Any, y2: Any, *, weights: Any = (1, 1
 
 def pair_direction(problem: Problem) -> FloatArray:
     """``(d,)`` a globally optimal shared direction for two penalised tasks."""
-    Xs, ys = problem.penalised()
-    weighted = [(np.sqrt(a) * X, np.sqrt(a) * y) for a, X, y in zip(problem.alpha, Xs, ys, strict=True)]
-    cosines, sines, eta, back = _joint_axes(weighted)
+    cosines, sines, eta, back = _joint_axes(problem)
     first, second = _best_ratio(cosines, sines, eta)
 
     # With heads (first, second) fixed, each joint coordinate is a least squares of two equations in one unknown.
@@ -70,7 +68,7 @@ def pair_direction(problem: Problem) -> FloatArray:
     return back @ np.divide(along, lengths, out=np.zeros_like(along), where=lengths > 0)
 
 
-def _joint_axes(tasks: list[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _joint_axes(problem: Problem) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Coordinates ``z`` (q of them) in which both tasks are diagonal at once.
 
     ``X_1 b = U_1 (c * z)``, ``X_2 b = U_2 (s * z)`` with ``c^2 + s^2 = 1`` and orthonormal columns in ``U_i``.
@@ -78,18 +76,9 @@ def _joint_axes(tasks: list[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray,
     Returns:
         c, s: ``(q,)``; eta: ``(2, q)`` labels ``U_i^T y_i``; back: ``(d, q)`` with ``b = back z``, minimum norm.
     """
-    (X1, y1), (X2, y2) = tasks
-    stacked = np.vstack([X1, X2])
-    size = np.linalg.norm(stacked, axis=0)
-    size = np.where(size > 0, size, 1.0)  # equal column lengths first: units of features must not decide the rank
-    Q, D, Vt = np.linalg.svd(stacked / size, full_matrices=False)
-    q = int((D > D[0] * max(stacked.shape) * np.finfo(np.float64).eps).sum())
-    Q, D, V = Q[:, :q], D[:q], Vt[:q].T
-
-    U1, c, U2, s, W = _cs_decomposition(Q[: len(X1)], Q[len(X1) :], _rank(X1), _rank(X2))
-    rows = np.linalg.qr(V * size[:, None])[0]  # orthonormal basis of the rows of both tasks, in the original units
-    back = rows @ (rows.T @ ((V / D) @ W / size[:, None]))
-    return c, s, np.stack([U1.T @ y1, U2.T @ y2]), back
+    (top, bottom), (y1, y2), back = common_coordinates(problem)
+    U1, c, U2, s, W = _cs_decomposition(top, bottom, *(_rank(X) for X in problem.penalised()[0]))
+    return c, s, np.stack([U1.T @ y1, U2.T @ y2]), back @ W
 
 
 def _cs_decomposition(

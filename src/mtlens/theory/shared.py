@@ -55,10 +55,11 @@ def equal_covariance_optimum(Xs: Any, ys: Any, *, rank: int, weights: Any = None
     r"""The exact optimum when all tasks have one covariance, on different rows (paper, Proposition A.2).
 
     With :math:`X_i = U_i D V^\top`: :math:`B^\star = V D^{-1} C^\star`, where :math:`C^\star` spans the leading r
-    eigenvectors of :math:`\sum_i \alpha_i U_i^\top y_i y_i^\top U_i`. The printed :math:`V D^{-1/2} C^\star` is right only if
-    ``D`` holds eigenvalues of the covariance, while the proposition's proof uses singular values of ``X_i``; mixing the
-    two costs real loss. The corollary's excess over single-task learning is **exactly** :math:`\sum_{i>r} \lambda_i`, the
-    eigenvalues of that matrix, not a bound with squares (and the printed matrix lacks a factor ``V D^{-1}``).
+    eigenvectors of :math:`\sum_i \alpha_i U_i^\top y_i y_i^\top U_i`. The printed :math:`V D^{-1/2} C^\star` is right
+    only if ``D`` holds eigenvalues of the covariance, while the proposition's proof uses singular values of ``X_i``;
+    mixing the two costs real loss. The corollary's excess over single-task learning is **exactly** :math:`\sum_{i>r}
+    \lambda_i`, the eigenvalues of that matrix, not a bound with squares (and the printed matrix lacks a factor ``V
+    D^{-1}``).
 
     Covariances that are only *proportional*, :math:`X_i^\top X_i = \beta_i \Sigma`, are solved too: the heads absorb
     :math:`\sqrt{\beta_i}`. Anything else is refused: use :func:`linear_optimum`.
@@ -117,7 +118,7 @@ def covariance_distance(Xs: list[FloatArray]) -> tuple[float, int]:
 def _thin_svd(X: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """``U (m, q)``, ``D (q,)``, ``V^T (q, d)`` over the q singular values that are not rounding."""
     U, D, Vt = np.linalg.svd(X, full_matrices=False)
-    q = int((D > D[0] * max(X.shape) * np.finfo(np.float64).eps).sum())
+    q = int((D[0] * max(X.shape) * np.finfo(np.float64).eps < D).sum())
     return U[:, :q], D[:q], Vt[:q]
 
 

@@ -56,6 +56,30 @@ def compressed(X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     return R[:, :-1], R[:, -1]
 
 
+def common_coordinates(problem: Problem) -> tuple[list[FloatArray], list[FloatArray], FloatArray]:
+    """The tasks in coordinates ``z`` of their joint row space, where their covariances add up to the identity.
+
+    Heads absorb the size of a task's inputs, so every (penalised) ``X_i`` is brought to unit Frobenius norm first, and
+    so is every feature over all tasks: units must not decide what counts as zero.
+
+    Returns:
+        Q: k blocks ``(m_i, q)`` with ``X_i b`` proportional to ``Q_i z`` and ``sum_i Q_i^T Q_i = I``;
+        y: labels times ``sqrt(alpha_i)``; back: ``(d, q)`` with ``b = back z`` of minimum norm.
+    """
+    Xs, ys = problem.penalised()
+    stacked = np.vstack([X / (np.linalg.norm(X) or 1.0) for X in Xs])
+    size = np.linalg.norm(stacked, axis=0)
+    size = np.where(size > 0, size, 1.0)
+    Q, D, Vt = np.linalg.svd(stacked / size, full_matrices=False)
+    q = max(1, int((D[0] * max(stacked.shape) * np.finfo(np.float64).eps < D).sum()))
+    Q, D, V = Q[:, :q], np.where(D[:q] > 0, D[:q], 1.0), Vt[:q].T
+
+    rows = np.linalg.qr(V * size[:, None])[0]  # orthonormal basis of the rows of all tasks, in the original units
+    back = rows @ (rows.T @ (V / D / size[:, None]))
+    blocks = np.split(Q, np.cumsum([len(X) for X in Xs])[:-1])
+    return blocks, [np.sqrt(a) * y for a, y in zip(problem.alpha, ys, strict=True)], back
+
+
 def best_heads(B: FloatArray, problem: Problem) -> FloatArray:
     """``(r, k)`` heads that minimise every task's penalised loss for a given module ``(d, r)``, minimum norm."""
     heads = []

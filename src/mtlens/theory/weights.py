@@ -15,20 +15,21 @@ from mtlens.theory.spectral import leading_directions
 def svd_weights(
     X: Any, Y: Any, *, rank: int, scale_labels: bool = True, normalise: Literal["mean"] | None = "mean"
 ) -> Any:
-    r"""Task weights for tasks over the same inputs: how much of a task lies in the shared directions (paper, Algorithm 2).
+    r"""Task weights for tasks over the same inputs: how much of a task lies in the shared directions (paper, Algorithm
+    2).
 
     With :math:`\theta_i = X^\top y_i` and :math:`U_r` the leading r left singular vectors of
     :math:`(\theta_1, \dots, \theta_k)`: :math:`\alpha_i = |\theta_i^\top U_r|`.
 
-    As printed (``scale_labels=False, normalise=None``) the weights grow with a task's label scale, its frequency and its
-    noise, which is the opposite of what is wanted and worse than no weighting ("the entropy of a noisy label is small" is
-    reversed in the paper). So by default ``X`` and ``Y`` are centred and every label column is scaled to unit length (the
-    columns of ``X`` never are), and the weights are divided by their mean. Most of the gain over unweighted training (84
-    to 98 % in our checks) is that scaling of labels; re-weighting itself pays only when the capacity is at most the
-    intrinsic rank. Choose the capacity first.
+    As printed (``scale_labels=False, normalise=None``) the weights grow with a task's label scale, its frequency and
+    its noise, which is the opposite of what is wanted and worse than no weighting ("the entropy of a noisy label is
+    small" is reversed in the paper). So by default ``X`` and ``Y`` are centred and every label column is scaled to unit
+    length (the columns of ``X`` never are), and the weights are divided by their mean. Most of the gain over unweighted
+    training (84 to 98 % in our checks) is that scaling of labels; re-weighting itself pays only when the capacity is at
+    most the intrinsic rank. Choose the capacity first.
 
-    The raw weights satisfy ``sum(alpha ** 2) = sum of the leading r squared singular values``, permute with the tasks, and
-    (without ``scale_labels``) grow with any common factor on the labels.
+    The raw weights satisfy ``sum(alpha ** 2) = sum of the leading r squared singular values``, permute with the tasks,
+    and (without ``scale_labels``) grow with any common factor on the labels.
 
     Args:
         X: ``(m, d)`` shared inputs.
@@ -60,15 +61,15 @@ def svd_weights_separate(
 ) -> Any:
     r"""Task weights when every task has inputs of its own, which the paper leaves open.
 
-    ``X_i^T y_i`` of different inputs cannot be compared: directions with large variance drown the others. So each task is
-    whitened first. With centred ``X_i``, centred labels of unit length and :math:`C_i = X_i^\top X_i`,
+    ``X_i^T y_i`` of different inputs cannot be compared: directions with large variance drown the others. So each task
+    is whitened first. With centred ``X_i``, centred labels of unit length and :math:`C_i = X_i^\top X_i`,
 
     .. math:: w_i = (C_i + \rho_i I)^{-1/2} X_i^\top y_i = (C_i + \rho_i I)^{1/2} \theta_i(\rho_i)
 
     is the task's ridge solution in its whitened space (and, for shared inputs, what the proposition behind Algorithm 2
-    really decomposes: :math:`U^\top y_i`). :math:`\alpha_i` is the length of :math:`w_i` inside the leading r left singular
-    vectors of :math:`(w_1, \dots, w_k)`. In our checks with different inputs: error .091 against .314 for the printed
-    form and .368 without weights.
+    really decomposes: :math:`U^\top y_i`). :math:`\alpha_i` is the length of :math:`w_i` inside the leading r left
+    singular vectors of :math:`(w_1, \dots, w_k)`. In our checks with different inputs: error .091 against .314 for the
+    printed form and .368 without weights.
 
     Args:
         Xs: k matrices ``(m_i, d)`` over one feature space.

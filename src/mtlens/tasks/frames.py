@@ -29,7 +29,7 @@ def named_inputs(X: Any, where: str) -> tuple[Array | Table, tuple[str, ...] | N
     if isinstance(X, Mapping):
         X = Table({str(name): _column(values, f"{where}, column {str(name)!r}") for name, values in X.items()})
     elif not isinstance(X, Table):
-        X = _from_frame(X, where)
+        X = table_from(X, where)
     table = _checked_table(X, where)
     return (table.numbers() if table.is_numeric else table), table.names
 
@@ -82,7 +82,8 @@ def _texts(X: Array, where: str) -> Table:
     return Table({n: columns[:, i] for i, n in enumerate(names)}, dict.fromkeys(names, "text"))
 
 
-def _from_frame(X: Any, where: str) -> Table:
+def table_from(X: Any, where: str) -> Table:
+    """Any data frame narwhals knows, as a Table."""
     import narwhals as nw
 
     try:

@@ -11,6 +11,7 @@ from mtlens.arrays import Array, BoolArray, FloatArray
 from mtlens.errors import InputError, unknown
 from mtlens.tasks.frames import named_inputs
 from mtlens.tasks.labels import encode_labels
+from mtlens.tasks.metrics import metric_named
 from mtlens.tasks.table import Table
 
 Kind: TypeAlias = Literal["regression", "binary", "multiclass"]
@@ -36,6 +37,7 @@ class Task:
         metric: name of a metric (see ``mtlens.tasks.metrics``); by default R2, ROC-AUC or balanced accuracy.
         split: ``(m,)`` of "train" / "valid" / "test", or None.
         weight: ``(m,)`` non-negative sample weights, or None.
+        class_weight: "balanced" (every class weighs the same in total) or a weight a class; multiplied into ``weight``.
         group: ``(m,)`` labels of rows that must stay together, also across tasks, or None.
         time: ``(m,)`` sortable, for splits that train on the past, or None.
         ids: ``(m,)`` names of rows, carried through to predictions, or None.
@@ -62,6 +64,7 @@ class Task:
         ids: Any = None,
         classes: Sequence[Any] | None = None,
         feature_names: Sequence[str] | None = None,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | str | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
             raise InputError(f"a task needs a name, found {name!r}. Give it any non-empty text.")
@@ -73,7 +76,7 @@ class Task:
         self.kind: Kind = labels.kind
         self.classes: tuple[Any, ...] = labels.classes
         self.found: str = labels.found
-        self.metric: str = metric or DEFAULT_METRIC[self.kind]
+        self.metric: str = metric_named(metric, self.kind).name if metric else DEFAULT_METRIC[self.kind]
         self.feature_names: tuple[str, ...] = _feature_names(self.X, feature_names or found_names, name)
         self.split = _split_column(split, name)
         self.weight: FloatArray | None = _weights(weight, name)
@@ -81,6 +84,9 @@ class Task:
         self.time: Array | None = None if time is None else np.asarray(time)
         self.ids: Array | None = None if ids is None else np.asarray(ids)
         self._check_lengths()
+        if class_weight is not None:
+            own = _class_weights(class_weight, self.y, self.classes, f"task {name!r}")
+            self.weight = own if self.weight is None else self.weight * own
 
     def _check_lengths(self) -> None:
         rows = len(self.X)
@@ -279,6 +285,28 @@ def _weights(weight: Any, name: str) -> FloatArray | None:
     if not np.isfinite(column).all() or (column < 0).any() or not (column > 0).any():
         raise InputError(f"task {name!r}: sample weights must be finite, not negative and not all zero.")
     return column
+
+
+def _class_weights(given: Any, y: FloatArray, classes: tuple[Any, ...], where: str) -> FloatArray:
+    """``(m,)`` weight of each row's class; 1 where the label is missing."""
+    if not classes:
+        raise InputError(f"{where}: class weights need classes, and this is a regression. Use weight instead.")
+    known = np.flatnonzero(~np.isnan(y))
+    codes = y[known].astype(np.int64)
+    if given == "balanced":
+        count = np.bincount(codes, minlength=len(classes))
+        each = len(codes) / (len(classes) * np.maximum(count, 1))
+    elif isinstance(given, Mapping):
+        by_text = {str(label): weight for label, weight in given.items()}
+        for label in by_text:
+            if label not in map(str, classes):
+                raise unknown("class", label, map(str, classes), where)
+        each = np.array([by_text.get(str(label), 1.0) for label in classes], dtype=np.float64)
+    else:
+        raise InputError(f"{where}: class_weight is {given!r}; it takes 'balanced' or a weight for each class.")
+    row_weight = np.ones(len(y))
+    row_weight[known] = each[codes]
+    return row_weight
 
 
 @overload

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 # The one list of public names: room -> names.
 _ROOMS = {
-    "tasks": ("Table", "Task", "TaskSet"),
+    "tasks": ("Splits", "Table", "Task", "TaskSet", "drop_duplicates", "find_duplicates", "read_tasks"),
     "theory": (
         "Bound",
         "Gram",
@@ -46,9 +46,13 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
     from mtlens.errors import MtlensError as MtlensError
+    from mtlens.tasks import Splits as Splits
     from mtlens.tasks import Table as Table
     from mtlens.tasks import Task as Task
     from mtlens.tasks import TaskSet as TaskSet
+    from mtlens.tasks import drop_duplicates as drop_duplicates
+    from mtlens.tasks import find_duplicates as find_duplicates
+    from mtlens.tasks import read_tasks as read_tasks
     from mtlens.theory import Bound as Bound
     from mtlens.theory import Gram as Gram
     from mtlens.theory import Greedy as Greedy

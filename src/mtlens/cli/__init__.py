@@ -6,9 +6,18 @@ else to stderr. Heavy imports happen inside the commands, so ``mtlens --help`` s
 
 from __future__ import annotations
 
+import inspect
+import io
+import os
 import sys
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+
+from mtlens.cli.init import init
+from mtlens.cli.reproduce import reproduce
+from mtlens.cli.tasks import tasks
 
 app = typer.Typer(
     name="mtlens",
@@ -20,19 +29,41 @@ app = typer.Typer(
 
 
 @app.callback()
-def _root() -> None:
-    """A callback makes typer keep subcommands even while there is only one."""
+def _root(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        from mtlens import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def _add(command: Callable[..., Any]) -> None:
+    """Register a command. The last line of its docstring, "Example: mtlens ...", ends its help page."""
+    text, _, example = inspect.cleandoc(command.__doc__ or "").rpartition("Example: ")
+    app.command(help=text.strip(), epilog=f"Example: {example.strip()}")(command)
+
+
+for _command in (init, reproduce, tasks):
+    _add(_command)
 
 
 def main() -> None:
     """Entry point: a user's mistake ends in one sentence on stderr and exit status 2 (1 for a failure of ours)."""
     from mtlens.errors import MtlensError, TrainingError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to stop
     try:
         app()
     except MtlensError as error:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(1 if isinstance(error, TrainingError) else 2) from None
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         raise SystemExit(130) from None

@@ -233,3 +233,17 @@ name = "second"
 path = "second.csv"
 label = "label"
 """
+
+
+def write_template(path: str | Path, *, overwrite: bool = False) -> None:
+    """Write a SPEC to edit; a file that is already there stays as it is unless ``overwrite``."""
+    path = Path(path)
+    if path.suffix.lower() != ".toml":
+        raise InputError(f"a SPEC's name ends in .toml, so that it is read as one; found {str(path)!r}.")
+    try:
+        with path.open("w" if overwrite else "x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except FileExistsError as error:
+        raise FileError(f"{path} is already there. Choose another name, or overwrite it with --force.") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be written: {error}") from error

@@ -16,10 +16,12 @@ from mtlens.engine.result import Output, Trained, output_of
 from mtlens.engine.training import Training
 from mtlens.errors import InputError
 from mtlens.nets.alignment import Alignment
+from mtlens.nets.embedding import own_values
 from mtlens.nets.family import Family, RowSpec
 from mtlens.nets.multitask import head_values
+from mtlens.nets.placement import aligned_width
 from mtlens.nets.streams import torch_seed
-from mtlens.tasks.task import SPLIT_NAMES, Task
+from mtlens.tasks.task import Task
 from mtlens.weighting.fixed import WeightInputs, equal_weights, svd_task_weights, uncertainty_start
 
 Mode: TypeAlias = Literal["shared", "each", "mixed"]
@@ -27,14 +29,36 @@ Mode: TypeAlias = Literal["shared", "each", "mixed"]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Encoded rows of one input, ``(m, d)``, before a member's own scale; shared by every training that reads it."""
+    """Rows of one input before a member's own scale; shared by every training that reads it.
 
-    rows: Array
-    mean: FloatArray | None = None  # what was taken off and divided by, when the block is a plain array
+    A plain array is kept as it came and standardised by its own train rows when taken, so that no second copy of the
+    data stays around; anything else is kept encoded (``mean`` and ``scale`` are then None).
+    """
+
+    source: Array
+    mean: FloatArray | None = None
     scale: FloatArray | None = None
 
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def take(self, rows: Array | slice = slice(None)) -> Array:
+        """The given rows as the store holds them: ``(n, d)`` float64, or whatever the encoder gives."""
+        taken = self.source[rows]
+        if self.mean is None or self.scale is None:
+            return taken
+        standardised: Array = (taken.reshape(len(taken), -1).astype(np.float64) - self.mean) / self.scale
+        return standardised
+
+    def scaled(self, inputs: InputMap, rows: Array | slice = slice(None)) -> Array:
+        """The given rows as the trunk of a member with ``inputs`` reads them, ``(n, *inputs.rows.shape)``."""
+        taken, affine = self.take(rows), self.affine(inputs)
+        if affine is not None:
+            taken = taken * affine[0] + affine[1]
+        return taken.reshape(len(taken), *inputs.rows.shape) if self.mean is not None else taken
+
     def affine(self, inputs: InputMap) -> tuple[FloatArray, FloatArray] | None:
-        """``(a, b)`` such that ``a * rows + b`` is the input as ``inputs`` scales it; None when it already is."""
+        """``(a, b)`` such that ``a * take() + b`` is the input as ``inputs`` scales it; None when it already is."""
         if self.mean is None or self.scale is None or not isinstance(inputs, Scaler):
             return None
         mean, scale = inputs.mean.ravel(), inputs.scale.ravel()
@@ -156,20 +180,24 @@ def starting_values(training: Training, family: Family, rows: RowSpec, slots: Se
     """Every starting value from the seed and the name of its part; a pure function of the training."""
     seed = training.seed
     trunk = family.draw(rows, training.capacity, torch_seed(seed, "trunk"))
-    width = int(family.trunk(rows, training.capacity).out_features)  # type: ignore[arg-type]
+    module = family.trunk(rows, training.capacity)
+    width = int(module.out_features)  # type: ignore[arg-type]
     heads = [head_values(seed, slot.task.name, width, slot.columns) for slot in slots]
-    align = [_alignment(training, rows, slot.task.name) for slot in slots] if training.align else []
+    align: list[dict[str, Tensor]] = []
+    if training.align:
+        place = aligned_width(module, rows, training.align_at or family.align_at)
+        align = [_alignment(training, place, slot.task.name) for slot in slots]
     uncertain = training.weighting == "uncertainty"
     log_vars = uncertainty_start([slot.task.kind for slot in slots]) if uncertain else None
     return Start(trunk, heads, align, log_vars)
 
 
-def _alignment(training: Training, rows: RowSpec, task: str) -> dict[str, Tensor]:
+def _alignment(training: Training, width: int, task: str) -> dict[str, Tensor]:
     rank = training.align_rank
-    if rank is not None and rank > rows.width:
-        raise InputError(f"Training: align_rank={rank} for inputs of width {rows.width}. Use at most {rows.width}.")
+    if rank is not None and rank > width:
+        raise InputError(f"Training: align_rank={rank} for features of width {width}. Use at most {width}.")
     with torch.random.fork_rng(devices=[]):
-        align = Alignment(rows.width, rank=rank, seed=torch_seed(training.seed, "align", task))
+        align = Alignment(width, rank=rank, seed=torch_seed(training.seed, "align", task))
     return {name: value.detach().double() for name, value in align.state_dict().items()}
 
 
@@ -178,7 +206,7 @@ def continue_from(values: Start, training: Training, slots: Sequence[Slot], star
     net = _source(start).net
     trunk = {
         name: value.detach().double() if value.is_floating_point() else value
-        for name, value in net.trunk.state_dict().items()
+        for name, value in own_values(net.trunk).items()
     }
     _check_trunk(values.trunk, trunk, training, start)
     values.trunk = trunk
@@ -244,17 +272,13 @@ def _label_units(y: FloatArray) -> tuple[float, float]:
 def _plain_block(task: Task) -> Block:
     X = np.asarray(task.X)
     base = Scaler.fit([(X, train_part(task))])
-    mean, scale = base.mean.ravel(), base.scale.ravel()
-    flat = X.reshape(len(X), -1)
-    return Block(
-        (flat - mean) / scale if flat.dtype == np.float64 else (flat.astype(np.float64) - mean) / scale, mean, scale
-    )
+    return Block(X, base.mean.ravel(), base.scale.ravel())
 
 
 def _row_spec(inputs: InputMap, slots: Sequence[Slot]) -> RowSpec:
     spec = inputs.rows
     if spec.vocabulary:  # token rows are as long as the longest text met
-        return RowSpec((max(slot.block.rows.shape[1] for slot in slots),), spec.vocabulary, spec.vectors)
+        return RowSpec((max(slot.block.source.shape[1] for slot in slots),), spec.vocabulary, spec.vectors)
     return spec
 
 
@@ -274,8 +298,7 @@ def _svd(training: Training, slots: Sequence[Slot], inputs: InputMap) -> FloatAr
     parts = []
     for slot in slots:
         rows = train_part(slot.task)
-        affine = slot.block.affine(inputs)
-        X = slot.block.rows[rows] if affine is None else slot.block.rows[rows] * affine[0] + affine[1]
+        X = slot.block.scaled(inputs, rows).reshape(len(rows), -1)
         classes = slot.task.num_classes if slot.task.kind == "multiclass" else 0
         parts.append(WeightInputs(X, slot.task.y[rows], classes))
     rank = capacity[-1] if isinstance(capacity, tuple) else capacity
@@ -284,10 +307,3 @@ def _svd(training: Training, slots: Sequence[Slot], inputs: InputMap) -> FloatAr
 
 def _data_key(tasks: Sequence[Task]) -> tuple[Any, ...]:
     return tuple(sorted({(id(task.X), split_key(task)) for task in tasks}))
-
-
-def evaluation_rows(slot: Slot, split: str) -> Array:
-    """Labelled rows of a split of one task."""
-    if split not in SPLIT_NAMES:
-        raise InputError(f"no split named {split!r}.")
-    return slot.task.rows_of(split)

@@ -63,7 +63,7 @@ class Training:
         select: "best" keeps the epoch with the best mean validation score, "last" the last one.
         seed: the only source of randomness. The same seed gives the same start and order alone and in company.
         dtype: "float32" or "float64".
-        freeze: parts that stay as they start: "trunk", "heads", "align".
+        freeze: parts that stay as they start: "trunk", "heads", "align", or a named part of the trunk: "trunk.encoder".
         start_from: a Trained, the folder of one, or a Training (then trained first): its trunk, its heads of tasks
             with equal names, its alignments and the scale of its inputs. Other heads start fresh.
         align_rank: None for full ``R_i``, or r for ``I + U V^T``.
@@ -119,8 +119,15 @@ class Training:
 
     @property
     def joint(self) -> bool:
-        """Whether a step serves all tasks (else one)."""
-        return len(self.tasks) == 1 or self.steps == "joint" or (self.steps == "auto" and self.shares_rows)
+        """Whether a step serves all tasks (else one). TorchJD's methods compare tasks, so they need that."""
+        if len(self.tasks) == 1 or self.steps == "joint":
+            return True
+        return self.steps == "auto" and (self.shares_rows or self.uses_torchjd)
+
+    @property
+    def uses_torchjd(self) -> bool:
+        """Whether the weighting is one of TorchJD's, which train one model at a time."""
+        return isinstance(self.weighting, str) and self.weighting not in WEIGHTINGS
 
     @property
     def identity(self) -> str:
@@ -161,12 +168,21 @@ def _check_choices(training: Training) -> None:
     if training.align is not None and training.align not in get_args(Align):
         raise unknown("align", training.align, get_args(Align), "Training")
     for part in training.freeze:
-        if part not in PARTS:
+        if part not in PARTS and not part.startswith("trunk."):  # a part of a trunk is known once it is built
             raise unknown("part", part, PARTS, "Training(freeze=...)")
-    if isinstance(training.weighting, str) and training.weighting not in WEIGHTINGS:
-        from mtlens.weighting.torchjd import parse_method
+    if training.uses_torchjd:
+        _check_torchjd(training)
 
-        parse_method(training.weighting)
+
+def _check_torchjd(training: Training) -> None:
+    from mtlens.weighting.torchjd import parse_method
+
+    parse_method(training.weighting)
+    if not training.joint:
+        raise InputError(
+            f"Training: weighting={training.weighting!r} compares the tasks at every step, but steps='mixed' shows one "
+            "task a step. Use steps='joint' or 'auto'."
+        )
 
 
 def _check_numbers(training: Training) -> None:

@@ -182,6 +182,21 @@ class DenseTableAdam(torch.optim.Optimizer):
         buffer.index_fill_(0, rows, 0.0)
 
 
+def own_values(module: nn.Module) -> dict[str, Tensor]:
+    """``state_dict`` without frozen embedding tables: those are data, shared by many models, and not the model's own.
+
+    >>> layer = WordEmbedding(torch.zeros(2, 3))
+    >>> list(layer.state_dict()), list(own_values(layer))
+    (['weight'], [])
+    """
+    tables = {
+        f"{name}.weight" if name else "weight"
+        for name, part in module.named_modules()
+        if isinstance(part, WordEmbedding) and part.mode == "frozen"
+    }
+    return {name: value for name, value in module.state_dict().items() if name not in tables}
+
+
 def _rows_of(gradient: Tensor | None) -> tuple[Tensor, Tensor]:
     """Distinct rows ``(u,)`` and their gradients ``(u, d)``; a dense gradient has every row."""
     assert gradient is not None

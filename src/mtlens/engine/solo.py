@@ -1,0 +1,304 @@
+"""One model at a time: text trunks, users' own modules, and weightings that need every task's gradient.
+
+Data, orders, starting values, selection and scores are the bank's own (``prepare``, ``order``, ``tracker``,
+``scoring``), so a training gives the same numbers either way.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mtlens.engine.assembly import DTYPES, build_net, finish, load_values, net_values
+from mtlens.engine.checkpoints import has_tree, load_tree, save_tree
+from mtlens.engine.optimizers import build_optimizers, freeze_parts
+from mtlens.engine.order import EMPTY, Order, epoch_order
+from mtlens.engine.prepare import Member
+from mtlens.engine.result import Trained
+from mtlens.engine.scoring import losses_of, scores_of
+from mtlens.engine.tracker import Tracker
+from mtlens.engine.training import WEIGHTINGS
+from mtlens.errors import InputError
+from mtlens.nets.streams import torch_seed
+from mtlens.nets.text import text_lengths
+
+EVALUATION_ROWS = 1024
+CHECKPOINT = "solo"
+
+OnEpoch = Callable[[int], bool]
+
+
+def train_solo(
+    member: Member,
+    *,
+    device: str = "cpu",
+    keep: str = "model",
+    on_epoch: OnEpoch | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Trained:
+    """Train one member from start to end.
+
+    Args:
+        member: a prepared training.
+        device: where the net and its data live.
+        keep: "model", "predictions" (also) or "scores".
+        on_epoch: called after every epoch with the samples it took; False ends the training as "interrupted".
+        folder: of a checkpoint, written after every epoch; a training found there goes on exactly where it stopped.
+    """
+    began = time.perf_counter()
+    run = SoloRun(member, device)
+    before = run.resume(folder) if folder is not None else 0.0
+    while not run.tracker.is_done:
+        samples = run.epoch()
+        if folder is not None:
+            run.save(folder, before + time.perf_counter() - began)
+        if on_epoch is not None and not on_epoch(samples) and not run.tracker.is_done:
+            run.tracker.fail("interrupted")
+    if run.best is not None:
+        load_values(run.net, run.best)
+    seconds = before + time.perf_counter() - began
+    return finish(member, run.net, run.tracker, run.raw, seconds=seconds, keep=keep)
+
+
+class SoloRun:
+    """The moving state of one training: net, optimizers, weighting, tracker and the best values so far."""
+
+    def __init__(self, member: Member, device: str = "cpu") -> None:
+        training = member.training
+        self.member, self.device = member, torch.device(device)
+        self.net = build_net(member).to(self.device)
+        self.free = freeze_parts(self.net, training)
+        self.log_vars: nn.Parameter | None = None
+        if member.start.log_vars is not None:
+            self.log_vars = nn.Parameter(self._tensor(member.start.log_vars))
+        self.combiner = self._combiner()
+        extra = [self.log_vars] if self.log_vars is not None else []
+        extra += self.combiner.parameters() if self.combiner is not None else []
+        self.optimizers = build_optimizers(self.net, training, self.free, extra)
+        self.tracker = Tracker(training)
+        self.best: dict[str, Tensor] | None = None
+        self._inputs: dict[int, Tensor] = {}
+        self.data = [
+            (self._rows(i), self._tensor(slot.y), self._tensor(slot.weight)) for i, slot in enumerate(member.slots)
+        ]
+
+    def epoch(self) -> int:
+        """One epoch: its steps, its validation, and the tracker's verdict. Returns the samples it took."""
+        number = len(self.tracker.losses)
+        order = epoch_order(self.member, number)
+        with _noise(torch_seed(self.member.training.seed, "noise", number)):
+            loss = self._steps(order)
+        if self.combiner is not None:
+            self.combiner.end_epoch()
+        valid = self._valid_scores() if np.isfinite(loss) else {}
+        if self.tracker.end_epoch(loss, valid):
+            self.best = net_values(self.net)
+        return int((order.rows != EMPTY).sum())
+
+    def _steps(self, order: Order) -> float:
+        self.net.train()
+        total = 0.0
+        for step in range(len(order)):
+            value = self._step(order, step)
+            if not np.isfinite(value):
+                return value
+            total += value
+        return total / len(order)
+
+    def _step(self, order: Order, step: int) -> float:
+        """One optimizer step; the value of its weighted loss, without the penalty."""
+        places, losses = self._losses(order, step)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        if self.combiner is not None:
+            self.combiner.backward(losses, self.free.trunk, [*self.free.heads, *self.free.align])
+            value = losses.detach().mean()
+        else:
+            weighted = self._weighted(places, losses, order, step)
+            weighted.backward()  # type: ignore[no-untyped-call]
+            value = weighted.detach()
+        self._add_penalty(places)
+        self._keep_turn(step)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        if self.combiner is not None:
+            self.combiner.after_step(lambda: self._losses(order, step)[1])
+        return float(value)
+
+    def _losses(self, order: Order, step: int) -> tuple[list[int], Tensor]:
+        """Places of the step's tasks and their mean losses ``(n,)``."""
+        places = range(len(self.member.slots)) if order.active is None else [int(order.active[step])]
+        rows = order.rows[step].reshape(len(places) if self.member.mode == "each" else 1, -1)
+        batches = [torch.from_numpy(part[part != EMPTY]).to(self.device) for part in rows]
+        if self.member.mode == "shared":
+            batches = batches * len(places)
+        raw = self._outputs(list(places), batches)
+        losses = []
+        for place, batch, out in zip(places, batches, raw, strict=True):
+            _, y, weight = self.data[place]
+            own = weight[batch]
+            each = losses_of(self.member.slots[place].task.kind, out, y[batch])
+            losses.append((own * each).sum() / (own > 0).sum().clamp(min=1))
+        return list(places), torch.stack(losses)
+
+    def _outputs(self, places: list[int], batches: list[Tensor]) -> list[Tensor]:
+        """Raw outputs ``(n, columns)`` of each task on its batch; without alignments the trunk runs once for all."""
+        names = [self.member.slots[place].task.name for place in places]
+        if self.net.align is not None:
+            return [_columns(self.net(self._take(p, b), n)) for p, b, n in zip(places, batches, names, strict=True)]
+        if self.member.mode == "shared":
+            features = self.net.trunk(self._take(places[0], batches[0]))
+            parts = [features] * len(places)
+        else:
+            together = torch.cat([self.data[p][0][b] for p, b in zip(places, batches, strict=True)])
+            parts = list(torch.split(self.net.trunk(self._trimmed(together)), [len(b) for b in batches]))
+        return [self.net.heads[self.net.index(name)](part) for name, part in zip(names, parts, strict=True)]
+
+    def _weighted(self, places: list[int], losses: Tensor, order: Order, step: int) -> Tensor:
+        if self.log_vars is not None:
+            s = self.log_vars[places]
+            half = self._tensor(
+                np.array([0.5 if self.member.slots[p].task.kind == "regression" else 1.0 for p in places])
+            )
+            return (half * torch.exp(-s) * losses + s / 2).sum()
+        weights = self.member.weights if order.weights is None else order.weights[step]
+        assert weights is not None
+        return (self._tensor(weights[places]) * losses).sum()
+
+    def _add_penalty(self, places: list[int]) -> None:
+        """Add the gradient of ``penalty |R_i - I|^2`` of the step's tasks."""
+        if self.net.align is None or not self.member.training.penalty or not self.free.align:
+            return
+        aligned = [self.net.align[self.net.index(self.member.slots[p].task.name)] for p in places]
+        torch.stack([part.regulariser() for part in aligned]).sum().backward()  # type: ignore[operator, no-untyped-call]
+
+    def _keep_turn(self, step: int) -> None:
+        """Algorithm 1 moves heads and alignments in turn: on even steps heads, on odd ones alignments."""
+        if self.member.training.align == "fixed":
+            for parameter in self.free.align if step % 2 == 0 else self.free.heads:
+                parameter.grad = None
+
+    def raw(self, split: str) -> dict[str, Tensor]:
+        """Raw outputs ``(m, columns)`` by task on its labelled rows of a split; tasks without any are left out."""
+        self.net.eval()
+        found = {}
+        for place, slot in enumerate(self.member.slots):
+            rows = slot.task.rows_of(split)
+            if len(rows):
+                with torch.no_grad():
+                    found[slot.task.name] = self._raw_rows(place, slot.task.name, torch.from_numpy(rows))
+        return found
+
+    def _raw_rows(self, place: int, name: str, rows: Tensor) -> Tensor:
+        inputs = self.data[place][0]
+        order = torch.arange(len(rows))
+        if not inputs.is_floating_point():  # texts of similar length together
+            order = torch.argsort(text_lengths(inputs[rows.to(self.device)]).cpu(), stable=True)
+        parts = [
+            _columns(self.net(self._take(place, rows[part].to(self.device)), name))
+            for part in torch.split(order, EVALUATION_ROWS)
+        ]
+        out = torch.cat(parts)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        return out[back.to(out.device)]
+
+    def _valid_scores(self) -> dict[str, float]:
+        raw = self.raw("valid")
+        slots = {slot.task.name: slot for slot in self.member.slots}
+        return {
+            name: float(scores_of(slots[name], "valid", out[None], standardised=True)[0]) for name, out in raw.items()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Everything the rest of the training depends on."""
+        return {
+            "identity": self.member.training.identity,
+            "net": net_values(self.net),
+            "best": self.best,
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "log_vars": None if self.log_vars is None else self.log_vars.detach().clone(),
+            "combiner": None if self.combiner is None else self.combiner.state(),
+            "tracker": {k: v for k, v in vars(self.tracker).items() if k != "training"},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state` was taken; a state of another training is refused."""
+        if state["identity"] != self.member.training.identity:
+            raise InputError(
+                f"the checkpoint belongs to training {state['identity'][:12]}, not to {self.member.training!r} "
+                f"({self.member.training.identity[:12]}). Use the same data and settings, or another folder."
+            )
+        load_values(self.net, state["net"])
+        self.best = state["best"]
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        if self.log_vars is not None:
+            with torch.no_grad():
+                self.log_vars.copy_(state["log_vars"])
+        if self.combiner is not None:
+            self.combiner.load_state(state["combiner"])
+        vars(self.tracker).update(state["tracker"])
+
+    def save(self, folder: str | os.PathLike[str], seconds: float) -> None:
+        """Write a checkpoint, replacing the one before in one step."""
+        save_tree(Path(folder), {"seconds": seconds, "run": self.state()}, name=CHECKPOINT)
+
+    def resume(self, folder: str | os.PathLike[str]) -> float:
+        """Load the checkpoint of a folder if there is one; the seconds it took to get there."""
+        if not has_tree(folder, name=CHECKPOINT):
+            return 0.0
+        saved = load_tree(folder, name=CHECKPOINT)
+        self.load_state(saved["run"])
+        return float(saved["seconds"])
+
+    def _combiner(self) -> Any:
+        training = self.member.training
+        if not isinstance(training.weighting, str) or training.weighting in WEIGHTINGS:
+            return None
+        from mtlens.weighting.torchjd import TorchJDWeighting
+
+        seed = torch_seed(training.seed, "torchjd")
+        made = TorchJDWeighting(training.weighting, len(self.member.slots), seed=seed, dtype=DTYPES[training.dtype])
+        return made.to(self.device)
+
+    def _rows(self, place: int) -> Tensor:
+        """Encoded, scaled rows of one task as the net reads them; tasks on one input share the tensor."""
+        block = self.member.slots[place].block
+        if id(block) not in self._inputs:
+            self._inputs[id(block)] = self._tensor(block.scaled(self.member.inputs))
+        return self._inputs[id(block)]
+
+    def _take(self, place: int, rows: Tensor) -> Tensor:
+        return self._trimmed(self.data[place][0][rows])
+
+    def _trimmed(self, batch: Tensor) -> Tensor:
+        """Token ids without the columns that are padding for the whole batch."""
+        if batch.is_floating_point() or batch.is_cuda:
+            return batch
+        return batch[:, : max(int(text_lengths(batch).max()) if len(batch) else 1, 1)]
+
+    def _tensor(self, values: np.ndarray[Any, Any]) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        dtype = DTYPES[self.member.training.dtype] if tensor.is_floating_point() else torch.int64
+        return tensor.to(self.device, dtype)
+
+
+def _columns(out: Tensor) -> Tensor:
+    return out[:, None] if out.ndim == 1 else out
+
+
+@contextmanager
+def _noise(seed: int) -> Iterator[None]:
+    """Dropout and its like draw from a stream of the training and epoch; the global one is left as it was."""
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        torch.manual_seed(seed)
+        yield

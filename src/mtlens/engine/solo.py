@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mtlens.engine.assembly import DTYPES, build_net, finish, load_values, net_values
+from mtlens.engine.assemble import net_of
 from mtlens.engine.checkpoints import has_tree, load_tree, save_tree
+from mtlens.engine.ending import finish, load_values, net_values
 from mtlens.engine.optimizers import build_optimizers, freeze_parts
 from mtlens.engine.order import EMPTY, Order, epoch_order
 from mtlens.engine.prepare import Member
@@ -74,7 +75,8 @@ class SoloRun:
     def __init__(self, member: Member, device: str = "cpu") -> None:
         training = member.training
         self.member, self.device = member, torch.device(device)
-        self.net = build_net(member).to(self.device)
+        self.dtype: torch.dtype = getattr(torch, training.dtype)
+        self.net = net_of(member, member.start).to(self.device)
         self.free = freeze_parts(self.net, training)
         self.log_vars: nn.Parameter | None = None
         if member.start.log_vars is not None:
@@ -146,7 +148,7 @@ class SoloRun:
             _, y, weight = self.data[place]
             own = weight[batch]
             each = losses_of(self.member.slots[place].task.kind, out, y[batch])
-            losses.append((own * each).sum() / (own > 0).sum().clamp(min=1))
+            losses.append((own * each).sum() / own.sum().clamp(min=torch.finfo(own.dtype).tiny))
         return list(places), torch.stack(losses)
 
     def _outputs(self, places: list[int], batches: list[Tensor]) -> list[Tensor]:
@@ -267,7 +269,7 @@ class SoloRun:
         from mtlens.weighting.torchjd import TorchJDWeighting
 
         seed = torch_seed(training.seed, "torchjd")
-        made = TorchJDWeighting(training.weighting, len(self.member.slots), seed=seed, dtype=DTYPES[training.dtype])
+        made = TorchJDWeighting(training.weighting, len(self.member.slots), seed=seed, dtype=self.dtype)
         return made.to(self.device)
 
     def _rows(self, place: int) -> Tensor:
@@ -288,7 +290,7 @@ class SoloRun:
 
     def _tensor(self, values: np.ndarray[Any, Any]) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(values))
-        dtype = DTYPES[self.member.training.dtype] if tensor.is_floating_point() else torch.int64
+        dtype = self.dtype if tensor.is_floating_point() else torch.int64
         return tensor.to(self.device, dtype)
 
 

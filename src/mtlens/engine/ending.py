@@ -1,4 +1,4 @@
-"""A member's numbers to a net, and a net back to a result; the same for every way of running."""
+"""An ended training to its result, and the values of a net that belong to it."""
 
 from __future__ import annotations
 
@@ -7,36 +7,14 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
+from mtlens.engine.assemble import model_of
 from mtlens.engine.prepare import Member
-from mtlens.engine.result import Trained, TrainedModel
+from mtlens.engine.result import Trained
 from mtlens.engine.scoring import scores_of
 from mtlens.engine.tracker import Tracker
-from mtlens.nets.alignment import Alignment
 from mtlens.nets.embedding import own_values
-from mtlens.nets.multitask import HeadSpec, MultiTaskNet
+from mtlens.nets.multitask import MultiTaskNet
 from mtlens.tasks.task import SPLIT_NAMES
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
-def build_net(member: Member) -> MultiTaskNet:
-    """The member's net at its starting values, in its dtype, on the CPU."""
-    training, start = member.training, member.start
-    dtype = DTYPES[training.dtype]
-    trunk = member.family.trunk(member.rows, training.capacity).to(dtype)
-    load_values(trunk, start.trunk)
-    heads: dict[str, HeadSpec] = {}
-    for slot, (weight, bias) in zip(member.slots, start.heads, strict=True):
-        head = nn.Linear(weight.shape[1], slot.columns, dtype=dtype)
-        load_values(head, {"weight": weight, "bias": bias})
-        heads[slot.task.name] = head
-    align = {
-        slot.task.name: _alignment(values, training.align_rank, training.penalty).to(dtype)
-        for slot, values in zip(member.slots, start.align, strict=False)
-    }
-    for name, values in zip(align, start.align, strict=True):
-        load_values(align[name], values)
-    return MultiTaskNet(trunk, heads, align=align or None, align_at=training.align_at or member.family.align_at)
 
 
 def load_values(module: nn.Module, values: Mapping[str, Tensor]) -> None:
@@ -82,9 +60,5 @@ def finish(
             if found
         }
     if keep != "scores":
-        trained.model = TrainedModel(net.cpu().eval(), member.inputs, {name: slots[name].output for name in names})
+        trained.model = model_of(member, net.cpu())
     return trained
-
-
-def _alignment(values: Mapping[str, Tensor], rank: int | None, penalty: float) -> Alignment:
-    return Alignment(next(iter(values.values())).shape[0], rank=rank, penalty=penalty)

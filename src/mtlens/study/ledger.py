@@ -20,7 +20,7 @@ from mtlens.errors import FileError
 from mtlens.study.identity import Fingerprint
 
 FORMAT = 1
-FLUSH_SECONDS = 10.0
+FLUSH_SECONDS = 1.0  # a killed process loses at most the stacks of one second
 WAIT_MILLISECONDS = 30_000  # how long to wait for another process's transaction
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS trainings (
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 
 @dataclass(frozen=True)
 class Record:
-    """One finished training: ``scores[split][task]``, oriented so that higher is better, and whatever else it measured."""
+    """One finished training: ``scores[split][task]``, higher is better, and whatever else it measured."""
 
     identity: Fingerprint
     settings: Mapping[str, Any]
@@ -154,7 +154,7 @@ class Ledger:
     def _explain(self, doing: str, said: str) -> str:
         where = f"cannot {doing} the ledger {self.path}"
         if "full" in said:
-            return f"{where}: the disk is full. What was finished before is kept; free some space and run the same command."
+            return f"{where}: the disk is full. What was finished is kept; free some space and run the same command."
         if "locked" in said or "busy" in said:
             return f"{where}: another process has held it for {WAIT_MILLISECONDS // 1000} s. Wait for it, or end it."
         if "readonly" in said or "unable to open" in said:

@@ -1,0 +1,234 @@
+"""Where stacks run: in this process, in local worker processes, or on a Ray cluster.
+
+An executor is given stacks and yields each with what it found, in any order; tables do not depend on that order.
+A worker that dies takes nothing with it but the stack it was on, which another worker repeats.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, Protocol, cast
+
+from mtlens.errors import TrainingError, missing_extra, unknown
+from mtlens.study.plan import Stack
+from mtlens.study.prepare import Prepared
+from mtlens.study.settings import EXECUTORS
+from mtlens.study.wire import Outgoing, receive, send
+from mtlens.study.work import Bench
+
+Found = list[dict[str, Any]]
+Prepare = Callable[[int], Prepared]
+MOST_DEATHS = 3  # a stack that kills this many workers is given up, and says so
+KEPT = 4  # described splits kept in memory
+TICK = 0.5  # seconds between looks at the clock while workers work
+
+
+class Executor(Protocol):
+    """``run`` yields ``(stack, found)`` for every stack, and ``None`` now and then so that the caller can act."""
+
+    def run(self, stacks: Sequence[Stack]) -> Iterator[tuple[Stack, Found] | None]: ...
+
+    def close(self) -> None: ...
+
+
+def executor_of(kind: str, prepare: Prepare, *, seed: int, device: str, tokens: bool, workers: int | None) -> Executor:
+    """The executor of that name. A GPU is driven from this process: its stacks are parallel already."""
+    if kind not in EXECUTORS:
+        raise unknown("executor", kind, EXECUTORS, "Study")
+    if kind == "ray":
+        return RayExecutor(prepare, seed=seed, device=device, tokens=tokens)
+    count = workers if workers is not None else (os.cpu_count() or 1)
+    if kind == "here" or count <= 1 or device != "cpu":
+        return HereExecutor(prepare, seed=seed, device=device)
+    return LocalExecutor(prepare, seed=seed, device=device, tokens=tokens, workers=count)
+
+
+class HereExecutor:
+    """One stack after another in this process."""
+
+    def __init__(self, prepare: Prepare, *, seed: int, device: str) -> None:
+        self._prepare = prepare
+        self._bench = Bench(seed, device)
+
+    def run(self, stacks: Sequence[Stack]) -> Iterator[tuple[Stack, Found] | None]:
+        for stack in stacks:
+            prepared = {split: self._prepare(split) for split in stack.splits}
+            yield stack, self._bench.run(stack.units, prepared)
+
+    def close(self) -> None:
+        return
+
+
+class LocalExecutor:
+    """Worker processes on this machine, one thread each, started when first needed."""
+
+    def __init__(self, prepare: Prepare, *, seed: int, device: str, tokens: bool, workers: int) -> None:
+        self._prepare, self._tokens = prepare, tokens
+        self._start = {"seed": seed, "device": device}
+        self._count = workers
+        self._workers: list[_Worker] = []
+        self._outgoing = Outgoing()
+        self._described: OrderedDict[int, tuple[list[dict[str, Any]], dict[str, Any]]] = OrderedDict()
+
+    def run(self, stacks: Sequence[Stack]) -> Iterator[tuple[Stack, Found] | None]:
+        waiting = list(reversed(stacks))
+        deaths: dict[str, int] = {}
+        answers: queue.Queue[tuple[_Worker, Any]] = queue.Queue()
+        busy: dict[_Worker, Stack] = {}
+        while waiting or busy:
+            for worker in self._idle(busy, len(waiting)):
+                stack = waiting.pop()
+                busy[worker] = stack
+                worker.begin(self._request(worker, stack), answers)
+            try:
+                worker, answer = answers.get(timeout=TICK)
+            except queue.Empty:
+                yield None
+                continue
+            stack = busy.pop(worker)
+            if answer is not None:
+                yield stack, answer
+                continue
+            self._workers.remove(worker)
+            worker.stop()
+            deaths[stack.identity] = deaths.get(stack.identity, 0) + 1
+            if deaths[stack.identity] >= MOST_DEATHS:
+                raise TrainingError(_killed(stack, worker))
+            waiting.append(stack)
+
+    def _idle(self, busy: dict[_Worker, Stack], wanted: int) -> list[_Worker]:
+        free = [worker for worker in self._workers if worker not in busy][:wanted]
+        while len(free) < wanted and len(self._workers) < self._count:
+            worker = _Worker(self._start)
+            self._workers.append(worker)
+            free.append(worker)
+        return free
+
+    def _request(self, worker: _Worker, stack: Stack) -> dict[str, Any]:
+        splits = {}
+        worker.offered = {}
+        for split in stack.splits:
+            splits[str(split)], arrays = self._describe(split)
+            worker.offered |= arrays
+        return {"units": [unit.describe() for unit in stack.units], "splits": splits}
+
+    def _describe(self, split: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Hashes and arrays of a split, remembered: they are the same for every worker and stack."""
+        if split not in self._described:
+            self._described[split] = self._outgoing.describe(self._prepare(split), tokens=self._tokens)
+            if len(self._described) > KEPT:
+                self._described.popitem(last=False)
+        self._described.move_to_end(split)
+        return self._described[split]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+        self._workers.clear()
+
+
+class _Worker:
+    """One worker process and the thread that waits for it. Pipes are not inherited by its siblings."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        environment = os.environ | {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from mtlens.study.worker import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches the study, which ends its workers
+        )
+        self._in = cast(IO[bytes], self.process.stdin)
+        self._out = cast(IO[bytes], self.process.stdout)
+        self.offered: dict[str, Any] = {}
+        self._started = start
+
+    def begin(self, request: dict[str, Any], answers: queue.Queue[tuple[_Worker, Any]]) -> None:
+        """Hand over a stack; the answer, or None when the worker died, is put into the queue."""
+        threading.Thread(target=self._converse, args=(request, dict(self.offered), answers), daemon=True).start()
+
+    def _converse(self, request: Any, offered: dict[str, Any], answers: queue.Queue[tuple[_Worker, Any]]) -> None:
+        try:
+            if self._started is not None:
+                send(self._in, self._started)  # type: ignore[arg-type]
+                self._started = None  # type: ignore[assignment]
+            send(self._in, request)  # type: ignore[arg-type]
+            while True:
+                message, _ = receive(self._out)  # type: ignore[arg-type]
+                if "found" in message:
+                    answers.put((self, message["found"]))
+                    return
+                send(self._in, {}, {key: offered[key] for key in message["need"]})  # type: ignore[arg-type]
+        except (OSError, EOFError, ValueError):
+            answers.put((self, None))
+
+    def stop(self) -> None:
+        """End the process at once: whatever it has not handed over will be repeated."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self._in, self._out):
+            try:
+                pipe.close()
+            except OSError:
+                continue
+
+
+def _killed(stack: Stack, worker: _Worker) -> str:
+    first = stack.units[0]
+    return (
+        f"a worker process was killed {MOST_DEATHS} times (exit {worker.process.returncode}) while it trained "
+        f"{len(stack.units)} {first.family} models of {', '.join(first.tasks[:4])}: probably out of memory. What was "
+        "finished is kept. Use fewer workers, smaller capacities, or fewer rows, and run the same command."
+    )
+
+
+class RayExecutor:
+    """Stacks as Ray tasks; the ``scale`` extra. A lost node's stacks are repeated by Ray."""
+
+    def __init__(self, prepare: Prepare, *, seed: int, device: str, tokens: bool) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise missing_extra("executor='ray'", "scale") from error
+        self._ray, self._prepare, self._tokens = ray, prepare, tokens
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False)
+        gpus = 1 if device.startswith("cuda") else 0
+        self._remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MOST_DEATHS)(_ray_stack)
+        self._start = (seed, device)
+        self._shared: dict[int, Any] = {}
+
+    def run(self, stacks: Sequence[Stack]) -> Iterator[tuple[Stack, Found] | None]:
+        running = {self._submit(stack): stack for stack in stacks}
+        while running:
+            done, _ = self._ray.wait(list(running), timeout=TICK)
+            if not done:
+                yield None
+            for reference in done:
+                yield running.pop(reference), self._ray.get(reference)
+
+    def _submit(self, stack: Stack) -> Any:
+        for split in stack.splits:
+            if split not in self._shared:
+                described, arrays = Outgoing().describe(self._prepare(split), tokens=self._tokens)
+                self._shared[split] = self._ray.put((described, arrays))
+        shared = [self._shared[split] for split in stack.splits]
+        return self._remote.remote([u.describe() for u in stack.units], list(stack.splits), self._start, *shared)
+
+    def close(self) -> None:
+        self._shared.clear()
+
+
+def _ray_stack(units: list[dict[str, Any]], splits: list[int], start: tuple[int, str], *shared: Any) -> Found:
+    from mtlens.study.plan import Unit
+    from mtlens.study.wire import rebuild
+
+    prepared = {split: rebuild(*part) for split, part in zip(splits, shared, strict=True)}
+    return Bench(*start).run([Unit.read(plain) for plain in units], prepared)

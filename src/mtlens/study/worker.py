@@ -1,0 +1,77 @@
+"""A worker process: reads stacks from stdin, writes what they found to stdout, ends when its study ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import OrderedDict
+from typing import Any, BinaryIO
+
+from mtlens.study.plan import Unit
+from mtlens.study.prepare import Prepared
+from mtlens.study.wire import Column, rebuild, receive, send
+from mtlens.study.work import Bench
+
+KEPT = 6  # prepared splits a worker remembers
+
+
+def serve() -> None:
+    """The loop of a worker. Frames go over the original stdin and stdout; anything printed goes to stderr."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _single_thread()
+    try:
+        start, _ = receive(requests)
+        bench = Bench(start["seed"], start["device"])
+        store = Store(requests, answers)
+        while True:
+            task, _ = receive(requests)
+            prepared = {int(split): store.prepared(described) for split, described in task["splits"].items()}
+            units = [Unit.read(plain) for plain in task["units"]]
+            send(answers, {"found": bench.run(units, prepared)})
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        sys.exit(0)  # the study ended, or was interrupted, or was killed
+
+
+def _single_thread() -> None:
+    import threading
+
+    import torch
+
+    torch.set_num_threads(1)
+    threading.excepthook = lambda *_: None
+
+
+class Store:
+    """Arrays and splits this worker has; asks for what it lacks."""
+
+    def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
+        self._pipes = requests, answers
+        self._splits: OrderedDict[str, tuple[Prepared, dict[str, Column]]] = OrderedDict()
+
+    def prepared(self, described: list[dict[str, Any]]) -> Prepared:
+        key = str(described)
+        if key not in self._splits:
+            wanted = {plain[what] for plain in described for what in plain if what in ARRAYS and plain[what]}
+            arrays = self._arrays(wanted)
+            self._splits[key] = (rebuild(described, arrays), arrays)
+            if len(self._splits) > KEPT:
+                self._splits.popitem(last=False)
+        self._splits.move_to_end(key)
+        return self._splits[key][0]
+
+    def _arrays(self, wanted: set[str]) -> dict[str, Column]:
+        have = {key: value for _, arrays in self._splits.values() for key, value in arrays.items() if key in wanted}
+        missing = sorted(wanted - have.keys())
+        if missing:
+            requests, answers = self._pipes
+            send(answers, {"need": missing})
+            have |= receive(requests)[1]
+        return have
+
+
+ARRAYS = ("dense", "raw", "y", "split", "weight", "group")
+
+
+if __name__ == "__main__":
+    serve()

@@ -39,12 +39,15 @@ _ROOMS = {
         "uncertainty_loss",
         "uncertainty_weights_shared",
     ),
+    "diagnosis": ("Diagnosis", "diagnose"),
     "errors": ("MtlensError",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from mtlens.diagnosis import Diagnosis as Diagnosis
+    from mtlens.diagnosis import diagnose as diagnose
     from mtlens.errors import MtlensError as MtlensError
     from mtlens.tasks import Splits as Splits
     from mtlens.tasks import Table as Table

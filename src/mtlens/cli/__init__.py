@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mtlens.cli.diagnose import diagnose
 from mtlens.cli.init import init
 from mtlens.cli.reproduce import reproduce
 from mtlens.cli.tasks import tasks
@@ -45,7 +46,7 @@ def _add(command: Callable[..., Any]) -> None:
     app.command(help=text.strip(), epilog=f"Example: {example.strip()}")(command)
 
 
-for _command in (init, reproduce, tasks):
+for _command in (diagnose, init, reproduce, tasks):
     _add(_command)
 
 

@@ -249,7 +249,7 @@ class LinearTransfer:
         self.weights = _grid(weights, WEIGHTS, "weights")
         self.fold_of = self._folds(folds, seed)
         self.num_folds = int(max(fold.max() for fold in self.fold_of)) + 1
-        self._groups = _input_groups(self.problems)
+        self.sharing = _input_groups(self.problems)
         self._origins = [_origin(p.X) for p in self.problems]
         self._held, self._always = self._read()
         self._total = [sum(held[1:], held[0]) + always for held, always in zip(self._held, self._always, strict=True)]
@@ -287,7 +287,7 @@ class LinearTransfer:
         held: list[list[Moments]] = []
         always: list[Moments] = []
         inputs: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
-        inner = zip(self.problems, self.fold_of, self._groups, self._origins, strict=True)
+        inner = zip(self.problems, self.fold_of, self.sharing, self._origins, strict=True)
         for problem, fold, group, origin in inner:
             parts = []
             for f in range(-1, self.num_folds):
@@ -306,6 +306,14 @@ class LinearTransfer:
             raise unknown("task", name, self.names)
         return self.names.index(name)
 
+    def second_moment(self, name: str, *, center: bool = False) -> FloatArray:
+        """(d, d) ``X^T X`` of a task's labelled rows in original units, about its mean when ``center``."""
+        i = self._index(name)
+        total = self._total[i]
+        xx, _, _ = total.about(total.mean_x, total.mean_y)
+        mean = self._origins[i] + total.mean_x
+        return xx if center else xx + total.mass * np.outer(mean, mean)
+
     # ------------------------------------------------------------------ one fold, standardised
 
     def view(self, fold: int | None) -> View:
@@ -313,7 +321,7 @@ class LinearTransfer:
         if fold in self._views:
             return self._views[fold]
         view = self._standardised(fold)
-        matrices = 2 * (self.num_folds + 1) * len(set(self._groups))
+        matrices = 2 * (self.num_folds + 1) * len(set(self.sharing))
         if fold is None or matrices * self.width**2 * 8 <= KEPT_VIEWS:
             self._views[fold] = view
         return view
@@ -324,13 +332,13 @@ class LinearTransfer:
         ]
         centred: dict[int, FloatArray] = {}
         labels = []
-        for moments, group, name in zip(train, self._groups, self.names, strict=True):
+        for moments, group, name in zip(train, self.sharing, self.names, strict=True):
             if moments.mass <= 0:
                 raise InputError(f"task {name!r} has no labelled training row in fold {fold}. Use fewer folds.")
             xx, xy, yy = moments.about(moments.mean_x, moments.mean_y)
             centred.setdefault(group, xx)
             labels.append((xy, max(yy, 0.0) / moments.mass))
-        scale_x = _column_scales([centred[g] / m.mass for g, m in zip(self._groups, train, strict=True)])
+        scale_x = _column_scales([centred[g] / m.mass for g, m in zip(self.sharing, train, strict=True)])
         scale_y = _label_scales(np.array([v for _, v in labels]), np.array([m.mass for m in train]))
         outer = np.outer(scale_x, scale_x)
         scaled = {group: xx / outer for group, xx in centred.items()}
@@ -341,11 +349,11 @@ class LinearTransfer:
             hold_xx, hold_xy, hold_yy = np.zeros((0, 0)), np.zeros((0, 0)), 0.0
             if fold is not None:
                 raw_xx, raw_xy, raw_yy = self._held[i][fold].about(moments.mean_x, moments.mean_y)
-                hold_xx = held_inputs.setdefault(self._groups[i], raw_xx / outer)
+                hold_xx = held_inputs.setdefault(self.sharing[i], raw_xx / outer)
                 hold_xy, hold_yy = raw_xy / (scale_x[:, None] * scale_y[i]), raw_yy / scale_y[i] ** 2
             tasks.append(
                 Standard(
-                    scaled[self._groups[i]],
+                    scaled[self.sharing[i]],
                     xy / (scale_x[:, None] * scale_y[i]),
                     moments.mass,
                     moments.mean_x,
@@ -356,7 +364,7 @@ class LinearTransfer:
                     hold_yy,
                 )
             )
-        return View(scale_x, tuple(tasks), tuple(self._groups))
+        return View(scale_x, tuple(tasks), tuple(self.sharing))
 
     # ------------------------------------------------------------------ alone
 
@@ -376,6 +384,10 @@ class LinearTransfer:
                     errors[i, :, f] = loss * task.scale_y**2
                     base[i, f] = task.hold_yy * task.scale_y**2
         return errors, base
+
+    def tuned(self, i: int, view: View) -> FloatArray:
+        """(d, q) tuned ridge solution of task number ``i`` in a view, in standardised units."""
+        return _solved(view.tasks[i].G, view.tasks[i].c, self.alone(self.names[i]).ridge)
 
     def base_losses(self) -> FloatArray:
         """(tasks, K): held-out squared error of the training mean, what every R2 here is relative to."""

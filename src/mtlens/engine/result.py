@@ -31,7 +31,7 @@ class Output:
     scale: float = 1.0
 
     def finish(self, raw: torch.Tensor) -> FloatArray:
-        """Raw outputs ``(..., columns)`` -> numbers in original units ``(...)``, P(class 1) ``(...)``, or ``(..., K)``."""
+        """Raw outputs ``(..., columns)`` -> original units ``(...)``, P(class 1) ``(...)``, or probabilities ``(..., K)``."""
         raw = raw.detach().to("cpu", torch.float64)
         if self.kind == "multiclass":
             finished = torch.softmax(raw, -1)
@@ -134,7 +134,7 @@ class Trained:
 
     def save(self, path: str | Path) -> Path:
         """Write model, scores and settings to a folder that ``start_from`` and ``load_trained`` read."""
-        from mtlens.engine.checkpoints import save_trained
+        from mtlens.engine.saving import save_trained
 
         return save_trained(self, Path(path))
 

@@ -78,14 +78,13 @@ class SoloRun:
         self.dtype: torch.dtype = getattr(torch, training.dtype)
         self.net = net_of(member, member.start).to(self.device)
         self.free = freeze_parts(self.net, training)
-        self.log_vars: nn.Parameter | None = None
-        if member.start.log_vars is not None:
-            self.log_vars = nn.Parameter(self._tensor(member.start.log_vars))
+        starts = [] if member.start.log_vars is None else list(member.start.log_vars)
+        self.log_vars = [nn.Parameter(torch.tensor(s, dtype=self.dtype, device=self.device)) for s in starts]
         self.combiner = self._combiner()
-        extra = [self.log_vars] if self.log_vars is not None else []
-        extra += self.combiner.parameters() if self.combiner is not None else []
+        extra = self.combiner.parameters() if self.combiner is not None else self.log_vars
         self.optimizers = build_optimizers(self.net, training, self.free, extra)
         self.tracker = Tracker(training)
+        self.turn = 0  # steps since the start
         self.best: dict[str, Tensor] | None = None
         self._inputs: dict[int, Tensor] = {}
         self.data = [
@@ -113,27 +112,26 @@ class SoloRun:
             if not np.isfinite(value):
                 return value
             total += value
-        return total / len(order)
+        finite = all(bool(torch.isfinite(parameter).all()) for parameter in self.net.parameters())
+        return total / len(order) if finite else float("nan")
 
     def _step(self, order: Order, step: int) -> float:
-        """One optimizer step; the value of its weighted loss, without the penalty."""
+        """One optimizer step; the sum of its tasks' losses, before weights and penalty."""
         places, losses = self._losses(order, step)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         if self.combiner is not None:
             self.combiner.backward(losses, self.free.trunk, [*self.free.heads, *self.free.align])
-            value = losses.detach().mean()
         else:
-            weighted = self._weighted(places, losses, order, step)
-            weighted.backward()  # type: ignore[no-untyped-call]
-            value = weighted.detach()
+            torch.autograd.backward(self._weighted(places, losses, order, step))
         self._add_penalty(places)
-        self._keep_turn(step)
+        self._keep_turn()
         for optimizer in self.optimizers:
             optimizer.step()
+        self.turn += 1
         if self.combiner is not None:
             self.combiner.after_step(lambda: self._losses(order, step)[1])
-        return float(value)
+        return float(losses.detach().sum())
 
     def _losses(self, order: Order, step: int) -> tuple[list[int], Tensor]:
         """Places of the step's tasks and their mean losses ``(n,)``."""
@@ -165,11 +163,10 @@ class SoloRun:
         return [self.net.heads[self.net.index(name)](part) for name, part in zip(names, parts, strict=True)]
 
     def _weighted(self, places: list[int], losses: Tensor, order: Order, step: int) -> Tensor:
-        if self.log_vars is not None:
-            s = self.log_vars[places]
-            half = self._tensor(
-                np.array([0.5 if self.member.slots[p].task.kind == "regression" else 1.0 for p in places])
-            )
+        if self.log_vars:
+            s = torch.stack([self.log_vars[place] for place in places])
+            kinds = [self.member.slots[place].task.kind for place in places]
+            half = self._tensor(np.array([0.5 if kind == "regression" else 1.0 for kind in kinds]))
             return (half * torch.exp(-s) * losses + s / 2).sum()
         weights = self.member.weights if order.weights is None else order.weights[step]
         assert weights is not None
@@ -180,12 +177,12 @@ class SoloRun:
         if self.net.align is None or not self.member.training.penalty or not self.free.align:
             return
         aligned = [self.net.align[self.net.index(self.member.slots[p].task.name)] for p in places]
-        torch.stack([part.regulariser() for part in aligned]).sum().backward()  # type: ignore[operator, no-untyped-call]
+        torch.autograd.backward(torch.stack([part.regulariser() for part in aligned]).sum())  # type: ignore[operator]
 
-    def _keep_turn(self, step: int) -> None:
+    def _keep_turn(self) -> None:
         """Algorithm 1 moves heads and alignments in turn: on even steps heads, on odd ones alignments."""
-        if self.member.training.align == "fixed":
-            for parameter in self.free.align if step % 2 == 0 else self.free.heads:
+        if self.member.training.align == "fixed" and self.free.heads and self.free.align:
+            for parameter in self.free.align if self.turn % 2 == 0 else self.free.heads:
                 parameter.grad = None
 
     def raw(self, split: str) -> dict[str, Tensor]:
@@ -227,7 +224,8 @@ class SoloRun:
             "net": net_values(self.net),
             "best": self.best,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "log_vars": None if self.log_vars is None else self.log_vars.detach().clone(),
+            "log_vars": [float(s.detach()) for s in self.log_vars],
+            "turn": self.turn,
             "combiner": None if self.combiner is None else self.combiner.state(),
             "tracker": {k: v for k, v in vars(self.tracker).items() if k != "training"},
         }
@@ -243,9 +241,10 @@ class SoloRun:
         self.best = state["best"]
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        if self.log_vars is not None:
-            with torch.no_grad():
-                self.log_vars.copy_(state["log_vars"])
+        self.turn = int(state["turn"])
+        with torch.no_grad():
+            for own, value in zip(self.log_vars, state["log_vars"], strict=True):
+                own.fill_(value)
         if self.combiner is not None:
             self.combiner.load_state(state["combiner"])
         vars(self.tracker).update(state["tracker"])

@@ -272,7 +272,7 @@ def _start_identity(start: Any) -> str | None:
     if start is None:
         return None
     if isinstance(start, (str, Path)):
-        from mtlens.engine.checkpoints import trained_identity
+        from mtlens.engine.saving import trained_identity
 
         return trained_identity(Path(start))
     return str(start.identity)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -61,8 +63,11 @@ class StackedTrunk(ABC):
         """
 
     @abstractmethod
-    def backward(self, parameters: Tensor, grad_features: Tensor, grad: Tensor, *, grad_input: bool) -> Tensor | None:
-        """Write the gradient of the parameters into ``grad (S, num_parameters)``; return that of ``X`` if asked.
+    def backward(
+        self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool
+    ) -> Tensor | None:
+        """Write the gradient of the parameters into ``grad (S, num_parameters)`` (None: not wanted); return that of
+        ``X`` if asked.
 
         ``grad_features`` may be overwritten.
         """
@@ -73,6 +78,7 @@ class Family(ABC):
 
     name: str
     inputs: ClassVar[InputKind] = "numbers"
+    pads: ClassVar[bool] = True  # whether a stack may hold members of several capacities
     align_at: ClassVar[str | None] = None  # part of the trunk an alignment stands before, unless a training names one
 
     @abstractmethod
@@ -107,6 +113,11 @@ class Family(ABC):
         """What (with the capacity) determines the family, as JSON; it enters ``Training.identity``."""
         return {"name": self.name}
 
+    def restored(self, settings: Mapping[str, Any]) -> Family:
+        """A family of this kind with saved ``settings``."""
+        del settings
+        return self
+
 
 FAMILIES: dict[str, Family] = {}
 
@@ -124,9 +135,11 @@ class ModuleFamily(Family):
     """
 
     name = "module"
+    pads = False
 
     def __init__(self, factory: Callable[[Any], nn.Module]) -> None:
         self.factory = factory
+        self._reasons: dict[Any, str | None] = {}
 
     def trunk(self, rows: RowSpec, capacity: Capacity) -> nn.Module:
         module = self.factory(capacity)
@@ -139,11 +152,40 @@ class ModuleFamily(Family):
             module.out_features = _found_width(module, rows)  # type: ignore[assignment]
         return module
 
+    def stacked(self, rows: RowSpec, capacities: Sequence[Capacity]) -> StackedTrunk | None:
+        if len(set(capacities)) > 1 or self.why_solo(rows, capacities[0]) is not None:
+            return None
+        from mtlens.nets.stacked_module import StackedModule
+
+        return StackedModule(self.trunk(rows, capacities[0]), rows)
+
+    def why_solo(self, rows: RowSpec, capacity: Capacity) -> str | None:
+        """Why trunks of this factory train one by one; None when ``torch.func`` stacks them. Tried once a capacity."""
+        key = (rows.shape, capacity)
+        if key not in self._reasons:
+            from mtlens.nets.stacked_module import why_not_stacked
+
+            self._reasons[key] = why_not_stacked(lambda: self.trunk(rows, capacity), rows)
+        return self._reasons[key]
+
     def settings(self) -> dict[str, Any]:
         return {"name": self.name, "factory": self._label()}
 
     def _label(self) -> str:
-        return f"{getattr(self.factory, '__module__', '')}.{getattr(self.factory, '__qualname__', repr(self.factory))}"
+        """Its full name and a hash of what it does: two lambdas of one name are two factories."""
+        name = f"{getattr(self.factory, '__module__', '')}.{getattr(self.factory, '__qualname__', repr(self.factory))}"
+        code = getattr(self.factory, "__code__", None)
+        if code is None:
+            return name
+        cells = [cell.cell_contents for cell in self.factory.__closure__ or ()]  # type: ignore[attr-defined]
+        told = (*_instructions(code), repr(self.factory.__defaults__), repr(cells))  # type: ignore[attr-defined]
+        return f"{name}#{hashlib.sha256(repr(told).encode()).hexdigest()[:12]}"
+
+
+def _instructions(code: CodeType) -> tuple[Any, ...]:
+    """What a function does: its bytecode, names and constants (functions inside it likewise)."""
+    constants = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code, code.co_names, constants
 
 
 def _found_width(module: nn.Module, rows: RowSpec) -> int:

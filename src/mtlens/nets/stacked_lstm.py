@@ -100,9 +100,13 @@ class StackedLstm(StackedTrunk):
         self._final = cell
         return features
 
-    def backward(self, parameters: Tensor, grad_features: Tensor, grad: Tensor, *, grad_input: bool) -> Tensor | None:
+    def backward(
+        self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool
+    ) -> Tensor | None:
         if grad_input:
             raise TrainingError("StackedLstm reads token ids, which have no gradient. Train aligned LSTMs one by one.")
+        if grad is None:  # the trunk stays, and token ids need nothing
+            return None
         _, w_hh, _, _ = self._views(parameters)
         count, rows = grad_features.shape[:2]
         length = len(self._steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -91,6 +92,13 @@ class TextFamily(Family):
         options = {key: list(v) if isinstance(v, tuple) else v for key, v in self.options.items()}
         settings = {"name": self.name, "embeddings": self.embeddings, "width": self.width, **options}
         return settings if self.vectors is None else {**settings, "vectors": _fingerprint(self.vectors)}
+
+    def restored(self, settings: Mapping[str, Any]) -> TextFamily:
+        """The family with saved settings; its vectors come with the saved featurizer."""
+        options = {key: value for key, value in settings.items() if key not in ("name", "vectors")}
+        if "widths" in options:
+            options["widths"] = tuple(options["widths"])
+        return TextFamily(settings["name"], **options)
 
     def _units(self, capacity: Capacity) -> int:
         sizes = capacity if isinstance(capacity, tuple) else (capacity,)

@@ -1,0 +1,152 @@
+"""A finished training as a folder, and back: what ``start_from`` and predictions need, without its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from mtlens.engine.checkpoints import Tree, check_state_dict, load_tree, save_tree
+from mtlens.engine.inputs import input_map
+from mtlens.engine.result import Output, Trained, TrainedModel
+from mtlens.errors import FileError, InputError
+from mtlens.nets.alignment import Alignment
+from mtlens.nets.embedding import own_values
+from mtlens.nets.family import FAMILIES, Family, family_of
+from mtlens.nets.multitask import MultiTaskNet
+
+NAME = "trained"
+
+
+@dataclass(frozen=True)
+class SavedTraining:
+    """What is left of a training once it was saved: its identity and settings, not its data."""
+
+    identity: str
+    saved: dict[str, Any]
+
+    def settings(self) -> dict[str, Any]:
+        """The settings it was trained with, as ``Training.settings`` gave them."""
+        return self.saved
+
+    def __repr__(self) -> str:
+        names = "+".join(str(name) for name, _ in self.saved["tasks"])
+        return f"SavedTraining({names}, {self.saved['trunk']['name']} {self.saved['capacity']})"
+
+
+def save_trained(trained: Trained, path: str | Path) -> Path:
+    """Write model, scores, history and settings to the folder ``path``; returns the folder.
+
+    The folder holds JSON and safetensors only. A user's own trunk is saved by its values: loading it takes the factory.
+    """
+    model = trained._needed()
+    arrays, meta = model.inputs.state()
+    tree = {
+        "identity": trained.identity,
+        "settings": _plain(trained.training.settings()),
+        "scores": trained.scores,
+        "history": trained.history,
+        "seconds": trained.seconds,
+        "reason": trained.reason,
+        "inputs": {"arrays": dict(arrays), "meta": meta},
+        "outputs": {name: _output_tree(output) for name, output in model.outputs.items()},
+        "net": _net_tree(model.net),
+    }
+    save_tree(path, tree, name=NAME)
+    return Path(path)
+
+
+def load_trained(path: str | Path, *, trunk: Family | Callable[[Any], nn.Module] | None = None) -> Trained:
+    """The finished training saved in a folder: model, scores and history; ``training`` is a `SavedTraining`.
+
+    Args:
+        path: the folder that `save_trained` wrote. Damaged or changed files are refused.
+        trunk: the factory (or Family) of a user's own trunk; built-in trunks are known by name.
+    """
+    saved = load_tree(path, name=NAME)
+    try:
+        return _restored(saved, Path(path), trunk)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise FileError(
+            f"{path} does not hold a finished training ({error!r}). Give a folder that save wrote."
+        ) from error
+
+
+def trained_identity(path: str | Path) -> str:
+    """Identity of the training saved in a folder."""
+    identity = load_tree(path, name=NAME)["identity"]
+    return str(identity)
+
+
+def _restored(saved: Mapping[str, Any], path: Path, trunk: Any) -> Trained:
+    inputs = input_map(saved["inputs"]["arrays"], saved["inputs"]["meta"])
+    settings = saved["settings"]
+    family = _family(settings["trunk"], path, trunk)
+    dtype = getattr(torch, settings["dtype"])
+    module = family.trunk(inputs.rows, _as_capacity(settings["capacity"])).to(dtype)
+    outputs = {name: Output(o["kind"], o["classes"], o["mean"], o["scale"]) for name, o in saved["outputs"].items()}
+    net = _net(module, saved["net"], dtype)
+    check_state_dict(saved["net"]["values"], own_values(net), str(path))
+    net.load_state_dict(saved["net"]["values"], strict=False)
+    return Trained(
+        SavedTraining(saved["identity"], dict(settings)),  # type: ignore[arg-type]
+        scores=saved["scores"],
+        history=saved["history"],
+        model=TrainedModel(net.eval(), inputs, outputs),
+        seconds=saved["seconds"],
+        reason=saved["reason"],
+    )
+
+
+def _net_tree(net: MultiTaskNet) -> Tree:
+    align = None
+    if net.align is not None:
+        align = [{"d": a.d, "rank": a.rank, "penalty": a.penalty} for a in net.align if isinstance(a, Alignment)]
+    return {
+        "names": list(net.names),
+        "heads": [[head.in_features, head.out_features] for head in net.heads],
+        "align": align,
+        "align_at": net.align_at,
+        "values": {name: value.detach().cpu() for name, value in own_values(net).items()},
+    }
+
+
+def _net(trunk: nn.Module, tree: Mapping[str, Any], dtype: torch.dtype) -> MultiTaskNet:
+    with torch.random.fork_rng(devices=[]):
+        heads = {
+            name: nn.Linear(width, columns, dtype=dtype)
+            for name, (width, columns) in zip(tree["names"], tree["heads"], strict=True)
+        }
+        align = None
+        if tree["align"] is not None:
+            align = {name: Alignment(**own).to(dtype) for name, own in zip(tree["names"], tree["align"], strict=True)}
+        return MultiTaskNet(trunk, heads, align=align, align_at=tree["align_at"])
+
+
+def _family(settings: Mapping[str, Any], path: Path, trunk: Any) -> Family:
+    if trunk is not None:
+        return family_of(trunk)
+    if settings["name"] not in FAMILIES:
+        raise InputError(
+            f"{path} holds a trunk made by {settings.get('factory', settings['name'])}, which is not saved with it. "
+            "Give its factory: load_trained(path, trunk=factory)."
+        )
+    family = FAMILIES[settings["name"]]
+    return family.restored(settings)
+
+
+def _as_capacity(capacity: Any) -> Any:
+    return tuple(capacity) if isinstance(capacity, list) else capacity
+
+
+def _output_tree(output: Output) -> Tree:
+    return {"kind": output.kind, "classes": tuple(output.classes), "mean": output.mean, "scale": output.scale}
+
+
+def _plain(settings: Mapping[str, Any]) -> Tree:
+    """Settings as plain values: paths become text."""
+    return {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}

@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 # The one list of public names: room -> names.
 _ROOMS = {
+    "engine": ("Trained", "Training", "train"),
+    "nets": ("Alignment", "MultiTaskNet"),
     "tasks": ("Splits", "Table", "Task", "TaskSet", "drop_duplicates", "find_duplicates", "read_tasks"),
     "theory": (
         "Bound",
@@ -46,9 +48,14 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from mtlens.engine import Trained as Trained
+    from mtlens.engine import Training as Training
+    from mtlens.engine import train as train
     from mtlens.diagnosis import Diagnosis as Diagnosis
     from mtlens.diagnosis import diagnose as diagnose
     from mtlens.errors import MtlensError as MtlensError
+    from mtlens.nets import Alignment as Alignment
+    from mtlens.nets import MultiTaskNet as MultiTaskNet
     from mtlens.tasks import Splits as Splits
     from mtlens.tasks import Table as Table
     from mtlens.tasks import Task as Task

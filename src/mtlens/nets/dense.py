@@ -47,7 +47,8 @@ class Dense(Family):
     """The families "linear" (``X B``), "relu" (``g(X B)``, the paper's model) and "mlp" (any depth, with biases).
 
     The capacity is the number of units, the paper's ``r``; "mlp" also takes a tuple, one width a layer. The heads
-    carry the intercepts of "linear" and "relu". Start: every entry uniform within ``1 / sqrt(inputs)``, as ``nn.Linear``.
+    carry the intercepts of "linear" and "relu". Every entry starts uniform within ``1 / sqrt(inputs)``, as in
+    ``nn.Linear``.
     """
 
     def __init__(self, name: str, *, relu: bool, bias: bool, deep: bool) -> None:
@@ -159,16 +160,19 @@ class StackedDense(StackedTrunk):
             self._inputs.append(X)
         return X
 
-    def backward(self, parameters: Tensor, grad_features: Tensor, grad: Tensor, *, grad_input: bool) -> Tensor | None:
-        layers, grads = self._views(parameters), self._views(grad)
+    def backward(self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool) -> Tensor | None:
+        layers = self._views(parameters)
+        grads = self._views(grad) if grad is not None else None
         upper = grad_features
         for layer in reversed(range(len(layers))):
             if self.relu:
                 _zero_where_off(upper, self._inputs[layer + 1])
-            below, (weight, _), (weight_grad, bias_grad) = self._inputs[layer], layers[layer], grads[layer]
-            torch.bmm(below.transpose(1, 2), upper, out=weight_grad)
-            if bias_grad is not None:
-                torch.sum(upper, 1, keepdim=True, out=bias_grad)
+            weight = layers[layer][0]
+            if grads is not None:
+                weight_grad, bias_grad = grads[layer]
+                torch.bmm(self._inputs[layer].transpose(1, 2), upper, out=weight_grad)
+                if bias_grad is not None:
+                    torch.sum(upper, 1, keepdim=True, out=bias_grad)
             if layer or grad_input:
                 out = self._buffer("grad", layer, (*upper.shape[:2], weight.shape[1]), parameters)
                 upper = torch.bmm(upper, weight.transpose(1, 2), out=out)

@@ -1,0 +1,168 @@
+"""``train``: many trainings in, results in the same order out, however they are run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from mtlens.engine.bank import Bank, Progress
+from mtlens.engine.layout import is_stackable
+from mtlens.engine.prepare import Member, Preparation
+from mtlens.engine.progress import watcher
+from mtlens.engine.result import Trained, check_keep
+from mtlens.engine.training import Training
+from mtlens.errors import InputError, unknown
+
+Engine: TypeAlias = Literal["auto", "bank", "process", "solo"]
+ENGINES = ("auto", "bank", "process", "solo")
+
+
+def train(
+    trainings: Training | Iterable[Training],
+    *,
+    engine: Engine = "auto",
+    device: str | torch.device = "cpu",
+    keep: Literal["model", "predictions", "scores"] = "model",
+    progress: bool | None = None,
+    workers: int | None = None,
+    controls: bool = False,
+) -> list[Trained]:
+    """Train everything; one result a training, in the order given. A result does not depend on its companions.
+
+    Args:
+        trainings: any number of settings; those with equal layout are computed as stacks of models.
+        engine: "bank" (stacks), "process" (one process a core, one training each at a time), "solo" (one by one), or
+            "auto": stacks wherever a family has a stacked step, processes for the rest.
+        device: "cpu", "cuda", ...
+        keep: "scores" keeps only scores and history; "model" the model too; "predictions" also the predictions on
+            every split's labelled rows.
+        progress: show a bar; None: only on a terminal.
+        workers: stacks or processes at a time; None: one a core.
+        controls: also train both controls of every training with alignment (``Trained.controls``): the same extra
+            epochs without alignment, and every task alone for twice the epochs.
+
+    A training whose loss stops being finite ends with that ``reason`` and no scores; the others go on. Ctrl-C ends
+    early: what is finished is returned, the rest has reason "interrupted".
+
+    Example:
+        >>> import numpy as np
+        >>> from mtlens import Task, Training, train
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> task = Task("sum", X, X.sum(axis=1), split=np.repeat(["train", "valid"], 100))
+        >>> (trained,) = train([Training(task, trunk="linear", capacity=1, epochs=60, lr=0.05, dtype="float64")])
+        >>> round(trained.scores["valid"]["sum"], 3), trained.reason
+        (1.0, 'epochs')
+    """
+    given = [trainings] if isinstance(trainings, Training) else list(trainings)
+    _check(given, engine, keep)
+    workers = _cores() if workers is None else max(1, int(workers))
+    call = _Call(engine, torch.device(device), keep, progress, workers)
+    results = call.run(given)
+    if controls:
+        from mtlens.engine.controls import add_controls
+
+        add_controls(results, call.run)
+    return results
+
+
+class _Call:
+    """One call of ``train``: runs waves of trainings, bases before those that start from them."""
+
+    def __init__(self, engine: str, device: torch.device, keep: str, progress: bool | None, workers: int) -> None:
+        self.engine, self.device, self.keep, self.progress, self.workers = engine, device, keep, progress, workers
+        self._bases: dict[str, Trained] = {}
+
+    def run(self, trainings: Sequence[Training], keep: str | None = None) -> list[Trained]:
+        keep = keep or self.keep
+        starts = [base_of(training) for training in trainings]
+        self._train_bases([start for start in starts if isinstance(start, Training)])
+        resolved = [self._resolved(start) for start in starts]
+        return self._wave(trainings, resolved, keep)
+
+    def _train_bases(self, bases: Sequence[Training]) -> None:
+        wanted = {base.identity: base for base in bases}
+        missing = {key: base for key, base in wanted.items() if key not in self._bases}
+        if missing:
+            trained = self.run(list(missing.values()), keep="model")
+            self._bases.update(zip(missing, trained, strict=True))
+
+    def _resolved(self, start: Training | Trained | Path | None) -> Trained | None:
+        if isinstance(start, Training):
+            return self._bases[start.identity]
+        if isinstance(start, Path):
+            from mtlens.engine.checkpoints import load_trained
+
+            loaded: Trained = load_trained(start)
+            return loaded
+        return start
+
+    def _wave(self, trainings: Sequence[Training], starts: Sequence[Trained | None], keep: str) -> list[Trained]:
+        """Trainings whose starts are all there."""
+        prepared, results = Preparation(), dict[int, Trained]()
+        members: list[tuple[int, Member]] = []
+        for number, (training, start) in enumerate(zip(trainings, starts, strict=True)):
+            if start is not None and start.model is None:
+                results[number] = Trained(training, reason=f"its start ended with: {start.reason}")
+            else:
+                members.append((number, prepared.member(training, start)))
+        stacked = [pair for pair in members if self._stacks(pair[1])]
+        rest = [pair for pair in members if not self._stacks(pair[1])]
+        state = Progress(len(members))
+        with watcher(state, self.progress) as watch:
+            if stacked:
+                bank = Bank(stacked, device=self.device, keep=keep, workers=self.workers, progress=state)
+                results.update(bank.run(watch))
+            if rest:
+                results.update(self._one_by_one(rest, keep, state, watch))
+        return [
+            results.get(number) or Trained(training, reason="interrupted") for number, training in enumerate(trainings)
+        ]
+
+    def _stacks(self, member: Member) -> bool:
+        if self.engine in ("solo", "process"):
+            return False
+        can = is_stackable(member)
+        if self.engine == "bank" and not can:
+            raise InputError(
+                f"engine='bank': {member.training!r} has no stacked step (trunk {member.family.name!r}, weighting "
+                f"{member.training.weighting!r}). Use engine='auto', 'process' or 'solo'."
+            )
+        return can
+
+    def _one_by_one(self, rest: list[tuple[int, Member]], keep: str, state: Progress, watch: Any) -> dict[int, Trained]:
+        from mtlens.engine.solo import run_members
+
+        in_processes = self.engine != "solo" and self.device.type == "cpu" and len(rest) > 1
+        workers = self.workers if in_processes else 1
+        found: dict[int, Trained] = run_members(rest, self.device, keep, workers, state, watch)
+        return found
+
+
+def base_of(training: Training) -> Training | Trained | Path | None:
+    """What a training starts from. Algorithm 1 without a start begins from the same training without alignment."""
+    start = training.start_from
+    if start is None and training.align == "fixed":
+        return training.but(align=None, penalty=0.0, align_rank=None, align_at=None)
+    return Path(start) if isinstance(start, str) else start
+
+
+def _check(trainings: Sequence[Any], engine: str, keep: str) -> None:
+    check_keep(keep)
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES, "train")
+    for training in trainings:
+        if not isinstance(training, Training):
+            raise InputError(
+                f"train takes Training objects, found a {type(training).__name__}. Wrap it: Training(tasks, ...)."
+            )
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

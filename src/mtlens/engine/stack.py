@@ -1,0 +1,461 @@
+"""Many small models as one: parameters stacked along a first axis, every step one batched product for all.
+
+Shapes: S members, T tasks each, C outputs a head (padded to the most), R rows a step (``R = batch``; ``T * batch`` for
+"each" steps), d inputs, h features. A member's numbers depend on its own settings alone; places, padding and
+companions change nothing but the last bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mtlens.engine.layout import Layout
+from mtlens.engine.objective import StackedObjective
+from mtlens.engine.order import epoch_order, steps_per_epoch
+from mtlens.engine.prepare import Member, Start
+from mtlens.engine.store import Store
+from mtlens.engine.tracker import Tracker
+from mtlens.engine.updates import SKIP, WHOLE, FusedUpdate, Part, PlainUpdate
+from mtlens.nets.family import StackedTrunk
+
+
+@dataclass(eq=False)
+class Run:
+    """A member on its way: where it stands and what it showed so far."""
+
+    number: int
+    member: Member
+    tracker: Tracker = field(init=False)
+    epoch: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.tracker = Tracker(self.member.training)
+
+
+class Stack:
+    """Members of one layout, stepping together. Places whose member has left can be given to another."""
+
+    def __init__(self, layout: Layout, runs: Sequence[Run], pool: Sequence[Member], store: Store) -> None:
+        """``pool``: all members that may ever take a place (they set the widths and the room for an epoch)."""
+        self.layout, self.store = layout, store
+        self.runs: list[Run | None] = list(runs)
+        self.capacities = [member.training.capacity for member in pool]
+        self.trunk = self._new_trunk(pool)
+        self.scoring_trunk = self._new_trunk(pool)  # its own buffers: scoring has other shapes than stepping
+        self._room = max(steps_per_epoch(member) for member in pool)
+        self._make_parts(len(runs))
+        self._make_schedule(len(runs))
+        for place in range(len(runs)):
+            self._fill(place)
+        self._rebuild()
+
+    # Layout of the parameters --------------------------------------------------------------------------------------
+
+    def _new_trunk(self, pool: Sequence[Member]) -> StackedTrunk:
+        trunk = pool[0].family.stacked(pool[0].rows, [member.training.capacity for member in pool])
+        assert trunk is not None
+        return trunk
+
+    def _make_parts(self, count: int) -> None:
+        layout, store = self.layout, self.store
+        T, C, h = layout.num_tasks, layout.columns, self.trunk.out_features
+        d = int(np.prod(layout.inputs))
+        sizes = {"trunk": (self.trunk.num_parameters, 1, True), "heads": (T * C * (h + 1), T, True)}
+        if layout.align:
+            each = d * d if layout.align_rank is None else 2 * d * layout.align_rank
+            sizes["align"] = (T * each, T, False)
+        if layout.uncertain:
+            sizes["log_vars"] = (T, T, False)
+        self.parts = {
+            name: Part(name, torch.zeros(count, n, dtype=store.dtype, device=store.device), segments, decays)
+            for name, (n, segments, decays) in sizes.items()
+        }
+        self.best = {name: torch.zeros_like(part.value) for name, part in self.parts.items()}
+
+    def _pack(self, member: Member) -> dict[str, Tensor]:
+        """A member's starting values as padded rows, one a part."""
+        start, layout = member.start, self.layout
+        heads = torch.zeros(layout.num_tasks, layout.columns, self.trunk.out_features + 1, dtype=torch.float64)
+        for t, (weight, bias) in enumerate(start.heads):
+            heads[t, : len(weight), : weight.shape[1]] = weight
+            heads[t, : len(weight), -1] = bias
+        rows = {"trunk": self.trunk.pack(start.trunk, member.training.capacity), "heads": heads.flatten()}
+        if layout.align:
+            rows["align"] = torch.cat([value.flatten() for own in start.align for value in own.values()])
+        if start.log_vars is not None:
+            rows["log_vars"] = torch.from_numpy(start.log_vars)
+        return rows
+
+    def values(self, place: int) -> Start:
+        """The values to keep of one place (best epoch or last), cut back to the member's own sizes, on the CPU."""
+        run = self.runs[place]
+        assert run is not None
+        member, layout = run.member, self.layout
+        source = self._kept(run)
+        rows = {name: source[name][place].cpu() for name in self.parts}
+        trunk = self.trunk.unpack(rows["trunk"], member.training.capacity)
+        width = member.start.heads[0][0].shape[1]
+        heads = rows["heads"].view(layout.num_tasks, layout.columns, -1)
+        own = [
+            (h[: s.columns, :width].clone(), h[: s.columns, -1].clone())
+            for h, s in zip(heads, member.slots, strict=True)
+        ]
+        align = [self._cut_alignment(r) for r in rows["align"].view(layout.num_tasks, -1)] if layout.align else []
+        return Start(trunk, own, align)
+
+    def _kept(self, run: Run) -> dict[str, Tensor]:
+        if run.member.training.select == "best":
+            return self.best
+        return {name: part.value for name, part in self.parts.items()}
+
+    def _cut_alignment(self, row: Tensor) -> dict[str, Tensor]:
+        d, rank = int(np.prod(self.layout.inputs)), self.layout.align_rank
+        if rank is None:
+            return {"R": row.view(d, d).clone()}
+        U, V = row.view(2, d, rank)
+        return {"U": U.clone(), "V": V.clone()}
+
+    # Places --------------------------------------------------------------------------------------------------------
+
+    def _make_schedule(self, count: int) -> None:
+        layout, device = self.layout, self.store.device
+        width = layout.batch * (layout.num_tasks if layout.mode == "each" else 1)
+        T = layout.num_tasks
+        self.index = torch.zeros(count, self._room, width, dtype=torch.int32, device=device)
+        self.active = torch.zeros(count, self._room, dtype=torch.int64, device=device)
+        self.drawn = torch.ones(
+            count, self._room, T if layout.random_weights else 0, dtype=self.store.dtype, device=device
+        )
+        self.position = torch.zeros(count, dtype=torch.int64, device=device)
+        self.turn = torch.zeros(count, dtype=torch.int64, device=device)  # steps since the member's start
+        self.loss = torch.zeros(count, dtype=self.store.dtype, device=device)
+        self.remaining = [0] * count
+        self.length = [1] * count
+
+    @property
+    def live(self) -> list[int]:
+        """Places with a member."""
+        return [place for place, run in enumerate(self.runs) if run is not None]
+
+    def _fill(self, place: int) -> None:
+        run = self.runs[place]
+        assert run is not None
+        for name, row in self._pack(run.member).items():
+            self.parts[name].reset(place, row.to(self.store.dtype))
+            self.best[name][place] = self.parts[name].value[place]
+        self.turn[place] = 0
+        self._begin_epoch(place)
+
+    def _begin_epoch(self, place: int) -> None:
+        run = self.runs[place]
+        assert run is not None
+        member, order = run.member, epoch_order(run.member, run.epoch)
+        starts = np.array([self.store.start(slot) for slot in member.slots])
+        if order.active is not None:
+            starts = starts[order.active][:, None]
+            self.active[place, : len(order)] = torch.from_numpy(order.active)
+        elif self.layout.mode == "each":
+            starts = np.repeat(starts, self.layout.batch)
+        else:
+            starts = starts[0]
+        placed = self.store.places(order.rows, starts).astype(np.int32)
+        self.index[place, : len(order)] = torch.from_numpy(placed)
+        if order.weights is not None:
+            self.drawn[place, : len(order)] = torch.from_numpy(order.weights)
+        self.position[place] = 0
+        self.loss[place] = 0
+        self.remaining[place] = self.length[place] = len(order)
+
+    def replace(self, changes: dict[int, Run | None]) -> None:
+        """Give places to other members, or to none; drop empty places when they are a quarter of the stack."""
+        for place, run in changes.items():
+            self.runs[place] = run
+            self.remaining[place] = 0
+            if run is not None:
+                self._fill(place)
+        live = self.live
+        if live and len(live) <= 0.75 * len(self.runs):
+            self._compact(live)
+        if live and changes:
+            self._rebuild()
+
+    def _compact(self, live: list[int]) -> None:
+        keep = torch.tensor(live, device=self.store.device)
+        for name, part in self.parts.items():
+            part.keep(keep)
+            self.best[name] = self.best[name].index_select(0, keep)
+        for name in ("index", "active", "drawn", "position", "turn", "loss"):
+            setattr(self, name, getattr(self, name).index_select(0, keep))
+        self.runs = [self.runs[place] for place in live]
+        self.remaining = [self.remaining[place] for place in live]
+        self.length = [self.length[place] for place in live]
+
+    def _rebuild(self) -> None:
+        """Everything derived from who is in the stack."""
+        someone = self.runs[self.live[0]]
+        runs = [run or someone for run in self.runs]  # an empty place computes something harmless
+        members = [run.member for run in runs if run is not None]
+        count, device, dtype = len(members), self.store.device, self.store.dtype
+        self._arange = torch.arange(count, device=device)
+        self._offset = self._arange * self._room
+        self.shift = torch.tensor([[self.store.shift(s) for s in m.slots] for m in members], device=device)  # (S, T)
+        self.objective = StackedObjective([m.slots for m in members], self.layout.columns, self.parts["heads"].value)
+        self._half = self.objective.half_where_regression()
+        fixed = [np.ones(len(m.slots)) if m.weights is None else m.weights for m in members]
+        self._weights = torch.tensor(np.array(fixed), dtype=dtype, device=device)  # (S, T)
+        self._penalty = torch.tensor([m.training.penalty for m in members], dtype=dtype, device=device)
+        self._affine = self._make_affine(members) if self.layout.rescaled else None
+        rates = [(m.training.lr, m.training.weight_decay) for m in members]
+        update: Any = FusedUpdate if device.type == "cpu" else PlainUpdate
+        self.update = update(self.layout.optimizer, list(self.parts.values()), rates, self.live)
+        self._buffers: dict[str, Tensor] = {}
+
+    def _make_affine(self, members: Sequence[Member]) -> tuple[Tensor, Tensor]:
+        """``(S, T, d)`` factors and offsets from the store's rows to every member's own scale."""
+        d = self.store.X.shape[1]
+        identity = (np.ones(d), np.zeros(d))
+        pairs = [[slot.block.affine(m.inputs) or identity for slot in m.slots] for m in members]
+        both = torch.tensor(np.array(pairs), dtype=self.store.dtype, device=self.store.device)  # (S, T, 2, d)
+        return both[:, :, 0].contiguous(), both[:, :, 1].contiguous()
+
+    # Stepping ------------------------------------------------------------------------------------------------------
+
+    def run_to_epoch_end(self, interrupted: Any = None) -> list[int]:
+        """Step until at least one member ends its epoch; the places that did."""
+        live = self.live
+        count = min(self.remaining[place] for place in live)
+        began = time.perf_counter()
+        for done in range(count):
+            if interrupted is not None and done % 16 == 0 and interrupted():
+                return []
+            self.tick()
+        share = (time.perf_counter() - began) / len(live)
+        for place in live:
+            run = self.runs[place]
+            assert run is not None
+            run.seconds += share
+            self.remaining[place] -= count
+        return [place for place in live if self.remaining[place] == 0]
+
+    def tick(self) -> None:
+        """One optimizer step of every member."""
+        at = self._offset + self.position.clamp(max=self._room - 1)
+        rows = self.index.flatten(0, 1).index_select(0, at).long()  # (S, R)
+        active = self.active.flatten().index_select(0, at) if self.layout.mode == "mixed" else None
+        weights = self._weights
+        if self.layout.random_weights:
+            weights = self.drawn.flatten(0, 1).index_select(0, at)
+        self._learn(rows, active, weights)
+        self._apply(active)
+        self.position += 1
+        self.turn += 1
+
+    def _learn(self, rows: Tensor, active: Tensor | None, weights: Tensor) -> None:
+        """Fill the parts' gradients for the given rows of the store."""
+        layout, parts = self.layout, self.parts
+        S, T, C = len(rows), layout.num_tasks, layout.columns
+        X = self._inputs(rows, active)  # (S, R, d)
+        aligned = self._align(X, active)
+        features = self.trunk.forward(parts["trunk"].value, aligned)  # (S, R, h)
+        heads, features = self._heads(parts["heads"].value, features, active)
+        raw = torch.baddbmm(heads[..., -1].unsqueeze(1), features, heads[..., :-1].transpose(1, 2))
+        axis = 1 if layout.mode == "shared" else 2
+        raw = raw.view(S, -1, T, C) if axis == 1 else raw.view(S, -1, layout.batch, C)
+        losses, grad = self.objective(raw, *self._labels(rows, active), axis=axis, active=active)
+        grad *= self._task_weights(losses, weights, active)[..., None].unsqueeze(axis)
+        self.loss += losses.sum(1)
+        self._backward(X, heads, features, grad.view(*features.shape[:2], -1), active)
+
+    def _inputs(self, rows: Tensor, active: Tensor | None) -> Tensor:
+        store = self.store
+        flat = self._buffer("X", (rows.numel(), store.X.shape[1]))
+        torch.index_select(store.X, 0, rows.view(-1), out=flat)
+        X = flat.view(*rows.shape, -1)
+        if self._affine is not None:
+            factor, offset = self._affine
+            if active is not None:
+                factor, offset = (t[self._arange, active].unsqueeze(1) for t in self._affine)
+            elif self.layout.mode == "each":
+                factor, offset = (t.repeat_interleave(self.layout.batch, 1) for t in self._affine)
+            else:
+                factor, offset = factor[:, :1], offset[:, :1]
+            X.mul_(factor).add_(offset)
+        return X
+
+    def _labels(self, rows: Tensor, active: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Labels and weights in the shape of the outputs: ``(S, R, T)``, or ``(S, T, b)`` (T = 1 for mixed steps)."""
+        if self.layout.mode == "shared":
+            places = rows.unsqueeze(2) + self.shift.unsqueeze(1)
+        elif active is not None:
+            places = (rows + self.shift[self._arange, active].unsqueeze(1)).unsqueeze(1)
+        else:
+            places = rows.view(len(rows), self.layout.num_tasks, -1) + self.shift.unsqueeze(2)
+        return self.store.y.take(places), self.store.weight.take(places)
+
+    def _heads(self, value: Tensor, features: Tensor, active: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Head rows ``[w, b]`` ``(B, outputs, h + 1)`` and the features they read ``(B, rows, h)``."""
+        layout, h = self.layout, self.trunk.out_features
+        heads = value.view(len(value), layout.num_tasks, layout.columns, h + 1)
+        if active is not None:
+            return heads[self._arange, active], features
+        if layout.mode == "shared":
+            return heads.flatten(1, 2), features
+        return heads.flatten(0, 1), features.reshape(-1, layout.batch, h)
+
+    def _task_weights(self, losses: Tensor, weights: Tensor, active: Tensor | None) -> Tensor:
+        """``(S, T)`` weights of the losses; learned ones leave their own gradient behind.
+
+        Uncertainty weighting adds ``c exp(-s) L + s / 2`` with ``c`` = 1/2 for regression and 1 otherwise, so the
+        weight is ``c exp(-s)`` and ``d/ds = 1/2 - c exp(-s) L``.
+        """
+        if self.layout.uncertain:
+            part = self.parts["log_vars"]
+            weights = self._half * torch.exp(-part.value)
+            own = weights if active is None else weights[self._arange, active].unsqueeze(1)
+            slope = 0.5 - own * losses
+            part.grad.copy_(slope.expand_as(part.grad))  # one-task steps use the active entry only
+            return own
+        return weights if active is None else weights[self._arange, active].unsqueeze(1)
+
+    def _backward(self, X: Tensor, heads: Tensor, features: Tensor, grad: Tensor, active: Tensor | None) -> None:
+        """From ``dL/draw (B, rows, outputs)`` down."""
+        layout, parts = self.layout, self.parts
+        if layout.trains_heads:
+            weight_grad = torch.bmm(grad.transpose(1, 2), features)
+            own = torch.cat([weight_grad, grad.sum(1).unsqueeze(2)], 2)  # (B, outputs, h + 1)
+            self._put("heads", own, active)
+        if not (layout.trains_trunk or layout.trains_align):
+            return
+        upper = self._buffer("features", tuple(features.shape))
+        torch.bmm(grad, heads[..., :-1], out=upper)
+        upper = upper.view(len(X), X.shape[1], -1)
+        into = parts["trunk"].grad if layout.trains_trunk else None
+        below = self.trunk.backward(parts["trunk"].value, upper, into, grad_input=layout.trains_align)
+        if below is not None:
+            self._align_backward(X, below, active)
+
+    def _put(self, name: str, grad: Tensor, active: Tensor | None) -> None:
+        part = self.parts[name]
+        if active is None:
+            part.grad.copy_(grad.reshape(part.grad.shape))
+        else:
+            part.grad.view(len(part.grad), part.segments, -1)[self._arange, active] = grad.flatten(1)
+
+    # Alignment -----------------------------------------------------------------------------------------------------
+
+    def _alignments(self, active: Tensor | None) -> tuple[Tensor, ...]:
+        """``R (B, d, d)``, or ``U, V (B, d, r)`` each; B is S for one-task steps, else S * T."""
+        part, d, rank = self.parts["align"], self.store.X.shape[1], self.layout.align_rank
+        own = part.value.view(len(part.value), part.segments, -1)
+        own = own.flatten(0, 1) if active is None else own[self._arange, active]
+        if rank is None:
+            return (own.view(-1, d, d),)
+        both = own.view(-1, 2, d, rank)
+        return both[:, 0], both[:, 1]
+
+    def _align(self, X: Tensor, active: Tensor | None) -> Tensor:
+        """``X R``, task by task."""
+        if self.layout.align is None:
+            return X
+        return apply_alignment(X.view(self._groups(X, active)), self._alignments(active)).view(X.shape)
+
+    def _groups(self, X: Tensor, active: Tensor | None) -> tuple[int, int, int]:
+        """Shape in which every matrix meets the rows it maps."""
+        count = len(X) if active is not None else len(X) * self.layout.num_tasks
+        return count, X.numel() // (count * X.shape[2]), X.shape[2]
+
+    def _align_backward(self, X: Tensor, below: Tensor, active: Tensor | None) -> None:
+        shape, matrices = self._groups(X, active), self._alignments(active)
+        X, below = X.view(shape), below.view(shape)
+        pull = self._penalty.repeat_interleave(len(X) // len(self._penalty))[:, None, None]
+        self._put("align", alignment_gradient(X, below, matrices, pull), active)
+
+    # Updating ------------------------------------------------------------------------------------------------------
+
+    def _apply(self, active: Tensor | None) -> None:
+        """Move the parts that train; a one-task step moves only its own head, alignment and log-variance."""
+        layout, parts = self.layout, self.parts
+        chosen = None if active is None else self._choice(active)
+        if layout.trains_trunk:
+            self.update.step(parts["trunk"])
+        if layout.align == "fixed" and layout.trains_heads and layout.trains_align:
+            for name, parity in (("heads", 0), ("align", 1)):
+                self.update.step(parts[name], self._choice(self._in_turn(active, parity)))
+        else:
+            for name, trains in (("heads", layout.trains_heads), ("align", layout.trains_align)):
+                if trains:
+                    self.update.step(parts[name], chosen)
+        if layout.uncertain:
+            self.update.step(parts["log_vars"], chosen)
+
+    def _in_turn(self, active: Tensor | None, parity: int) -> Tensor:
+        """Algorithm 1 alternates: heads on even steps of a member, alignments on odd ones."""
+        whole = torch.full_like(self.turn, WHOLE) if active is None else active
+        return torch.where(self.turn % 2 == parity, whole, SKIP)
+
+    def _choice(self, chosen: Tensor) -> Any:
+        return chosen.tolist() if self.store.device.type == "cpu" else chosen
+
+    def _buffer(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        kept = self._buffers.get(name)
+        if kept is None or kept.shape != shape:
+            kept = self._buffers[name] = torch.empty(shape, dtype=self.store.dtype, device=self.store.device)
+        return kept
+
+    # Ends of epochs ------------------------------------------------------------------------------------------------
+
+    def mean_losses(self, places: Sequence[int]) -> list[float]:
+        """Mean loss of a step over the epoch; NaN when parameters are not finite any more."""
+        chosen = torch.tensor(list(places), device=self.store.device)
+        steps = torch.tensor([self.length[p] for p in places], dtype=self.loss.dtype, device=self.loss.device)
+        means = self.loss[chosen] / steps
+        for part in self.parts.values():
+            means = torch.where(torch.isfinite(part.value.sum(1)[chosen]), means, torch.nan)
+        return means.tolist()
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Remember the present values of these places as their best."""
+        chosen = torch.tensor(list(places), device=self.store.device)
+        for name, part in self.parts.items():
+            self.best[name][chosen] = part.value[chosen]
+
+    def next_epoch(self, places: Sequence[int]) -> None:
+        """Draw the next epoch of these places."""
+        for place in places:
+            run = self.runs[place]
+            assert run is not None
+            run.epoch += 1
+            self._begin_epoch(place)
+
+
+def apply_alignment(X: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:
+    """``X R``, or ``X + (X U) V^T``, for ``X (B, n, d)``."""
+    if len(matrices) == 1:
+        return torch.bmm(X, matrices[0])
+    U, V = matrices
+    return torch.baddbmm(X, torch.bmm(X, U), V.transpose(1, 2))
+
+
+def alignment_gradient(X: Tensor, below: Tensor, matrices: tuple[Tensor, ...], pull: Tensor) -> Tensor:
+    """Gradient of loss and ``pull * |R - I|_F^2`` in the alignments' parameters, ``(B, parameters)``.
+
+    ``dR = X^T G + 2 pull (R - I)``; with ``R = I + U V^T``: ``dU = X^T G V + 2 pull U V^T V``,
+    ``dV = G^T X U + 2 pull V U^T U``.
+    """
+    if len(matrices) == 1:
+        (R,) = matrices
+        gradient = torch.bmm(X.transpose(1, 2), below)
+        eye = torch.eye(R.shape[1], dtype=R.dtype, device=R.device)
+        return (gradient + 2 * pull * (R - eye)).flatten(1)
+    U, V = matrices
+    dU = torch.bmm(X.transpose(1, 2), torch.bmm(below, V)) + 2 * pull * torch.bmm(U, torch.bmm(V.transpose(1, 2), V))
+    dV = torch.bmm(below.transpose(1, 2), torch.bmm(X, U)) + 2 * pull * torch.bmm(V, torch.bmm(U.transpose(1, 2), U))
+    return torch.stack([dU, dV], 1).flatten(1)

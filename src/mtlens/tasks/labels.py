@@ -85,13 +85,23 @@ def _find_kind(distinct: Array, is_number: bool) -> tuple[Kind, str]:
     if is_number and count > MOST_CLASSES:
         return "regression", f"regression ({count} distinct numbers)"
     if count == 2:
-        return "binary", f"binary (labels {distinct[0]} and {distinct[1]})"
+        return (
+            "binary",
+            f"binary (labels {distinct[0]:g} and {distinct[1]:g})"
+            if is_number
+            else f"binary (labels {distinct[0]} and {distinct[1]})",
+        )
     return "multiclass", f"multiclass ({count} classes)"
 
 
 def _check_classes(distinct: Array, kind: str, where: str) -> None:
     if len(distinct) == 1:
-        raise InputError(f"{where}: every label is {distinct[0]!r}. {kind} needs at least two classes among the rows.")
+        only = distinct[0].item() if hasattr(distinct[0], "item") else distinct[0]
+        only = int(only) if isinstance(only, float) and only.is_integer() else only
+        raise InputError(
+            f"{where}: every label is {only!r}. A task needs at least two classes among its rows; add rows of another, "
+            "or leave this task out."
+        )
     if kind == "binary" and len(distinct) != 2:
         shown = ", ".join(str(v) for v in distinct[:6])
         raise InputError(f"{where}: binary needs two classes, found {len(distinct)} ({shown}). Use kind='multiclass'.")

@@ -100,7 +100,17 @@ def read_tasks(
         tasks = tasks.subset(choices.targets) if choices.targets else tasks
     else:
         tasks = _from_data(spec_or_path, choices, layout)
+    _refuse_single_rows(tasks)
     return drop_duplicates(tasks) if duplicates == "drop" else tasks
+
+
+def _refuse_single_rows(tasks: TaskSet) -> None:
+    for task in tasks:
+        if int(task.labelled.sum()) < 2:
+            raise InputError(
+                f"task {task.name!r} has one labelled row of {task.num_rows}. One row can be learned from or "
+                "tested on, not both: it needs two at the very least."
+            )
 
 
 def _as_values(missing: Any) -> tuple[Any, ...]:

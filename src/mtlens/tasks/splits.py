@@ -22,6 +22,7 @@ PARTS = ("train", "valid", "test")
 _NONE, _TRAIN, _VALID, _TEST = -1, 0, 1, 2
 _DRAWS = 25  # a draw that leaves a class short is repeated this often before it is refused
 _BINS = 5  # regression labels are stratified by this many quantiles
+_MANY_GROUPS = 0.2  # above this share of units with several rows of one stratum, sizes decide the order
 _FEWEST_ROWS = 2  # of a regression task in a part: a score needs two different labels
 _MOSTLY_DISTINCT = 0.9  # above this share of distinct rows, equal rows are copies and not chance
 
@@ -272,13 +273,14 @@ def _units(tasks: TaskSet, duplicates: str) -> list[IntArray]:
     nodes = [start[id(task.X)] + np.arange(task.num_rows) for task in tasks]
     links = [(node, task.group) for node, task in zip(nodes, tasks, strict=True) if task.group is not None]
     grouped = _linked([(node, _labels(group)) for node, group in links])
-    copied = _linked(_copies(tasks, start)) if duplicates != "apart" else []
+    share = 0.0 if duplicates == "together" else _MOSTLY_DISTINCT
+    copied = _linked(_copies(tasks, start, share)) if duplicates != "apart" else []
     if not grouped and not copied:
         return nodes
     return _components(nodes, total, grouped + copied)
 
 
-def _copies(tasks: TaskSet, start: dict[int, int], *, share: float = _MOSTLY_DISTINCT) -> list[tuple[IntArray, Array]]:
+def _copies(tasks: TaskSet, start: dict[int, int], share: float) -> list[tuple[IntArray, Array]]:
     inputs: dict[int, Inputs] = {id(task.X): task.X for task in tasks}
     found = []
     for place, X in inputs.items():
@@ -339,27 +341,34 @@ def _stratum_codes(task: Task, rows: IntArray) -> IntArray:
 
 
 def _draw(rows: _Rows, among: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Parts for some units: iterative stratification, rarest stratum first, a whole stratum at a time.
+    """Parts for some units: iterative stratification.
 
     Each stratum keeps an account of how many rows every part still wants. Cost: one pass over the counts.
     """
     counts = rows.counts[among]
-    by_stratum = counts.tocsc()
     wants = _wants(counts.sum(axis=0), shares, np.where(rows.is_class, rows.least, 0))
-    part = np.full(len(among), _NONE)
+    if len(counts.data) and (counts.data > 1).mean() > _MANY_GROUPS:
+        part = _draw_groups(counts, wants, rng)
+    else:
+        part = _draw_strata(counts, wants, shares, rng)
+    rest = rng.permutation(np.flatnonzero(part == _NONE))  # units without any label
+    part[rest] = _portion(shares, shares, len(rest), rng)
+    return part
+
+
+def _draw_strata(counts: Any, wants: FloatArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Parts for units of about one row a stratum, a whole stratum at a time, rarest first."""
+    by_stratum = counts.tocsc()
+    part = np.full(counts.shape[0], _NONE)
     for stratum in np.argsort(np.diff(by_stratum.indptr), kind="stable"):
         span = slice(by_stratum.indptr[stratum], by_stratum.indptr[stratum + 1])
-        open_ones = part[by_stratum.indices[span]] == _NONE
-        members, sizes = by_stratum.indices[span][open_ones], by_stratum.data[span][open_ones]
+        members = by_stratum.indices[span]
+        members = rng.permutation(members[part[members] == _NONE])
         if not len(members):
             continue
-        order = rng.permutation(len(members))
-        members, sizes = members[order], sizes[order]
-        part[members] = _portion(sizes, wants[stratum], shares, rng)
+        part[members] = _portion(wants[stratum], shares, len(members), rng)
         for p in range(len(shares)):
             wants[:, p] -= counts[members[part[members] == p]].sum(axis=0)
-    rest = rng.permutation(np.flatnonzero(part == _NONE))
-    part[rest] = _portion(np.ones(len(rest)), shares * len(rest), shares, rng)
     return part
 
 
@@ -374,25 +383,39 @@ def _wants(totals: FloatArray, shares: FloatArray, least: IntArray) -> FloatArra
     return least_met
 
 
-def _portion(sizes: FloatArray, wants: FloatArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Parts for units in random order, so that parts get what they want as nearly as the sizes allow."""
-    if len(sizes) and (sizes != 1).any():
-        return _portion_unequal(sizes, wants.copy())
+def _portion(wants: FloatArray, shares: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Parts for ``count`` units in random order, as many as each part wants."""
     wish = np.where(shares > 0, np.maximum(wants, 0), 0)
     wish = wish if wish.sum() > 0 else shares
-    exact = wish / wish.sum() * len(sizes)
+    exact = wish / wish.sum() * count
     quota = np.floor(exact).astype(np.int64)
     tie_break = rng.random(len(exact)) * 1e-9
-    quota[np.argsort(quota - exact - tie_break)[: len(sizes) - quota.sum()]] += 1
+    quota[np.argsort(quota - exact - tie_break)[: count - quota.sum()]] += 1
     return np.repeat(np.arange(len(shares)), quota)
 
 
-def _portion_unequal(sizes: FloatArray, wants: FloatArray) -> IntArray:
-    """Largest units first, each to the part that wants most."""
-    part = np.empty(len(sizes), np.int64)
-    for unit in np.argsort(-sizes, kind="stable"):
-        part[unit] = int(np.argmax(wants))
-        wants[part[unit]] -= sizes[unit]
+def _draw_groups(counts: Any, wants: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Parts for units of very different sizes, larger ones first (sizes are blurred, so that draws differ).
+
+    The larger half goes to a part with the probability that its wants have; the smaller half fills what is left.
+    """
+    totals = np.maximum(wants.sum(axis=1), 1)
+    sizes = counts.sum(axis=1)
+    order = np.argsort(-sizes * rng.uniform(0.5, 1.5, len(sizes)), kind="stable")
+    chance = rng.random(len(sizes))
+    part = np.full(len(sizes), _NONE)
+    for place, unit in enumerate(order):
+        span = slice(counts.indptr[unit], counts.indptr[unit + 1])
+        strata, rows = counts.indices[span], counts.data[span]
+        if not len(strata):
+            continue
+        wish = rows / totals[strata] @ np.maximum(wants[strata], 0)
+        if wish.sum() <= 0:
+            wish = rows / totals[strata] @ (wants[strata] - wants[strata].min() + 1)
+        share = np.cumsum(wish) / wish.sum()
+        drawn = int(np.searchsorted(share, chance[unit], side="right"))
+        part[unit] = min(drawn, len(share) - 1) if 2 * place < len(sizes) else int(np.argmax(wish))
+        wants[strata, part[unit]] -= rows
     return part
 
 

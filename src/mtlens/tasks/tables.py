@@ -42,7 +42,7 @@ def settled(table: Table, choices: Choices, where: str) -> tuple[Choices, list[s
             said.append(f"split {name!r}")
             break
     if choices.ids is None:
-        for name in (n for n in free if _names_rows(n, table[n])):
+        for name in (n for n in free if n != choices.split and _names_rows(n, table[n])):
             choices = replace(choices, ids=name)
             said.append(f"ids {name!r}")
             break
@@ -65,10 +65,17 @@ def _check_names(table: Table, choices: Choices, where: str) -> None:
 
 
 def _names_rows(name: str, column: Array) -> bool:
-    """Whether a column is the rows' names: called id, or nameless, and never the same twice."""
-    if name.lower() not in _ID_NAMES and not name.startswith("unnamed_"):
+    """Whether a column is the rows' names: never the same twice, and called id, nameless, or a code of one word.
+
+    A code is taken for a name from 20 rows on: with fewer rows all different, it may as well be a category.
+    """
+    called = name.lower() in _ID_NAMES or name.startswith("unnamed_")
+    code = column.dtype.kind == "O" and len(column) >= 20 and name.lower() not in TEXT_NAMES
+    if not called and not code:
         return False
-    return len(set(column.tolist())) == len(column)
+    entries = column.tolist()
+    one_word = called or all(entry and " " not in entry for entry in entries[:1000])
+    return one_word and len(set(entries)) == len(entries)
 
 
 def feature_columns(table: Table, choices: Choices) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from mtlens.features.average import WordAverage as WordAverage
 from mtlens.features.encoder import FrozenEncoder as FrozenEncoder
 from mtlens.features.featurizer import Featurizer as Featurizer
 from mtlens.features.fitting import TEXT_TRUNKS as TEXT_TRUNKS
+from mtlens.features.fitting import encode_texts as encode_texts
 from mtlens.features.fitting import fit_featurizer as fit_featurizer
 from mtlens.features.fitting import form_of as form_of
 from mtlens.features.fitting import restore as restore

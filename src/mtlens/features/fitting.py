@@ -19,7 +19,7 @@ from mtlens.features.texts import TextEncoder
 from mtlens.features.tfidf import TfIdf
 from mtlens.features.vectors import EmbeddingTable, vectors_from
 from mtlens.features.views import Match, View
-from mtlens.tasks import Task
+from mtlens.tasks import Table, Task, TaskSet
 
 Form: TypeAlias = Literal["dense", "tokens"]
 TEXT_TRUNKS = ("lstm", "cnn", "average")  # trunks that read words one by one; every other one reads a float matrix
@@ -112,6 +112,34 @@ def transform_tasks(
             done[key] = featurizer.transform(task, **options)
         out.append(done[key])
     return out
+
+
+def encode_texts(tasks: Iterable[Task], encoder: FrozenEncoder | EmbeddingTable | str | Path) -> TaskSet:
+    """The tasks with their texts replaced by the numbers of an encoder that is not fitted, so nothing can leak.
+
+    Every text is encoded once, whatever is trained on it later; inputs that tasks share stay shared. Columns beside
+    the texts are kept. Two text columns are encoded as one pair.
+
+    Args:
+        encoder: a frozen encoder, its folder or package; or word vectors, whose mean is taken.
+    """
+    texts = text_encoder(encoder) if isinstance(encoder, EmbeddingTable) else text_encoder(None, encoder)
+    tasks, done = list(tasks), dict[int, Array | Table]()
+    for task in tasks:
+        if id(task.X) not in done:
+            done[id(task.X)] = _with_numbers(View.of(task), texts)
+    return TaskSet([task.replace(X=done[id(task.X)]) for task in tasks])
+
+
+def _with_numbers(view: View, texts: TextEncoder) -> Array | Table:
+    """An array when there is nothing but texts, otherwise a table of the other columns and the encoder's."""
+    numbers = texts.encode(view.texts(()))
+    others = {name: kind for name, kind in view.kinds.items() if kind != "text"}
+    if not others:
+        return numbers
+    columns = {name: view.column(name) for name in others}
+    columns.update(zip(texts.names, numbers.T, strict=True))
+    return Table(columns, others)
 
 
 def restore(state: State, **options: Any) -> Featurizer | TokenFeaturizer:

@@ -38,7 +38,8 @@ class NumberColumns:
         missing = np.zeros(len(self.columns), dtype=np.int64)
         for start in range(0, len(self.columns), CHUNK):
             chunk = slice(start, start + CHUNK)
-            values = np.concatenate([view.numbers(self.columns[chunk]) for view in views])
+            parts = [view.numbers(self.columns[chunk]) for view in views]
+            values = np.concatenate(parts) if len(parts) > 1 else parts[0]
             missing[chunk] = self._fit_chunk(chunk, values)
         rows = sum(view.num_rows for view in views)
         self.share = missing / max(rows, 1)
@@ -49,7 +50,7 @@ class NumberColumns:
     def _fit_chunk(self, chunk: slice, values: FloatArray) -> IntArray:
         """Medians, means, spreads and constancy of some columns; returns how many values each lacks."""
         gaps = np.isnan(values)
-        missing: IntArray = gaps.sum(axis=0)
+        missing: IntArray = np.count_nonzero(gaps, axis=0)
         known = missing < len(values)
         holed = np.flatnonzero((missing > 0) & known)
         median = np.zeros(values.shape[1])
@@ -59,12 +60,14 @@ class NumberColumns:
         low, high = values.min(axis=0), values.max(axis=0)
         size = np.maximum(np.abs(low), np.abs(high))
         constant = high - low <= 4 * np.finfo(np.float64).eps * size
-        unit = np.where(size > 1e100, size, 1.0)  # squares of larger numbers overflow
+        extreme = (size > 1e100) | (size < 1e-100)  # whose squares overflow or vanish
+        unit = np.where(extreme & (size > 0), size, 1.0)
+        values = values / unit if (unit != 1.0).any() else values
         self.median[chunk] = median
         self.kept[chunk] = ~constant & known if self.drop_constant else True
         if self.scale:
-            self.mean[chunk] = (values / unit).mean(axis=0) * unit
-            self.std[chunk] = np.where(constant, 1.0, (values / unit).std(axis=0) * unit)
+            self.mean[chunk] = values.mean(axis=0) * unit
+            self.std[chunk] = np.where(constant, 1.0, values.std(axis=0) * unit)
         return missing
 
     def _say(self, missing: IntArray, rows: int) -> tuple[str, ...]:

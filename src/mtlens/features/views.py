@@ -12,7 +12,7 @@ import numpy as np
 from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError
 from mtlens.tasks import Table, Task
-from mtlens.tasks.frames import inputs_from
+from mtlens.tasks.frames import named_inputs
 from mtlens.tasks.table import ColumnKind
 from mtlens.tasks.task import Inputs
 
@@ -34,8 +34,11 @@ class View:
         """A task with its feature names, or anything that can become inputs (array, table, texts, data frame)."""
         if isinstance(source, Task):
             return cls(source.X, source.feature_names, rows, f"task {source.name!r}")
-        X = source if isinstance(source, Table) else inputs_from(source, "features")
-        names = X.names if isinstance(X, Table) else tuple(f"x{i}" for i in range(X.shape[1])) if X.ndim == 2 else ()
+        if isinstance(source, Table):
+            return cls(source, source.names, rows, "the inputs")
+        X, names = named_inputs(source, "features")
+        if names is None:
+            names = tuple(f"x{i}" for i in range(X.shape[1])) if isinstance(X, np.ndarray) and X.ndim == 2 else ()
         return cls(X, names, rows, "the inputs")
 
     @cached_property
@@ -65,18 +68,24 @@ class View:
             columns = [self._as_numbers(name) for name in names]
             block = np.stack(columns, axis=1) if columns else np.empty((self.num_rows, 0))
         else:
-            X = self.X if self.rows is None else self.X[self.rows]
-            block = X[:, _span([self.places[name] for name in names])]
+            block = self.X[:, _span([self.places[name] for name in names])]
+            block = block if self.rows is None else block[self.rows]
         block = block.astype(np.float64, copy=False)
-        infinite = np.isinf(block)
-        if infinite.any():
-            row, place = np.argwhere(infinite)[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(block.sum())
+        if not finite:  # one pass finds that all is well; NaN is allowed
+            self._refuse_infinity(block, names)
+        return block
+
+    def _refuse_infinity(self, block: FloatArray, names: Sequence[str]) -> None:
+        infinite = np.argwhere(np.isinf(block))
+        if len(infinite):
+            row, place = infinite[0]
             row = row if self.rows is None else self.rows[row]
             raise InputError(
                 f"{self.where}, column {names[place]!r}: row {row} holds infinity. Drop or replace those values; "
                 "only NaN counts as missing."
             )
-        return block
 
     def _as_numbers(self, name: str) -> Array:
         column = self.column(name)

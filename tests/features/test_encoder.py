@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mtlens.errors import DataWarning, FileError, InputError
+from mtlens.errors import DataWarning, FileError, InputError, MissingExtraError
 from mtlens.features import FrozenEncoder, fit_featurizer, load_state, restore, save_state
 from mtlens.features.cache import VectorCache
 from mtlens.tasks import Task
@@ -140,3 +141,13 @@ def test_the_cache_survives_damage_and_sharing(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot write the encoder's cache"):
         VectorCache(tmp_path / "file").add(keys[:1], np.ones((1, 2)))
     assert VectorCache().get([], 4).shape == (0, 4)
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(
+        MissingExtraError, match=r"a frozen encoder needs the 'text' extra. .*pip install 'mtlens\[text\]'"
+    ):
+        FrozenEncoder(tmp_path).encode([texts("a")])

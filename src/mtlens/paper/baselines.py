@@ -17,30 +17,22 @@ def least_squares(X: FloatArray, y: FloatArray) -> FloatArray:
     return theta
 
 
-def tuned_ridge(
-    X: FloatArray, y: FloatArray, *, toward: FloatArray | None = None, ridges: tuple[float, ...] = RIDGES
-) -> FloatArray:
-    """Ridge with its strength chosen by exact leave-one-out error, ``(d,)``.
+def ridge_path(X: FloatArray, y: FloatArray, *, toward: FloatArray) -> FloatArray:
+    """``(d, len(RIDGES))`` minimisers of ``|X theta - y|^2 + lambda |theta - toward|^2``, one a strength.
 
-    Minimises ``|X theta - y|^2 + lambda |theta - toward|^2``; ``toward`` is zero by default. With the joint solution
-    there, this is Algorithm 1 for linear r = 1 with a penalty on ``R - I``: shrinking towards the shared solution.
-    Strengths are relative to the largest eigenvalue of ``X^T X``, so rescaling X changes nothing. The infinite strength
-    (``toward`` itself) is among the choices when it is given.
+    Strengths are relative to the largest eigenvalue of ``X^T X``, so rescaling X changes nothing.
     """
-    start = np.zeros(X.shape[1]) if toward is None else toward
-    rest = y - X @ start
     u, s, vt = np.linalg.svd(X, full_matrices=False)
-    projected = u.T @ rest
-    errors, thetas = [], []
-    for strength in ridges:
-        shrink = s**2 / (s**2 + strength * s[0] ** 2)
-        leverage = np.clip((u**2) @ shrink, 0.0, 1 - 1e-9)
-        left_out = (rest - u @ (shrink * projected)) / (1 - leverage)
-        errors.append(float(left_out @ left_out))
-        thetas.append((strength, shrink))
-    if toward is not None and float(rest @ rest) <= min(errors):
-        return start
-    shrink = thetas[int(np.argmin(errors))][1]
-    moved = np.divide(shrink * projected, s, out=np.zeros_like(s), where=s > 0)
-    theta: FloatArray = start + vt.T @ moved
+    pulled = (u.T @ (y - X @ toward))[:, None] * s[:, None] / (s[:, None] ** 2 + np.array(RIDGES) * s[0] ** 2)
+    path: FloatArray = toward[:, None] + vt.T @ pulled
+    return path
+
+
+def tuned_ridge(X: FloatArray, y: FloatArray) -> FloatArray:
+    """Ridge with its strength chosen from :data:`RIDGES` by exact leave-one-out error, ``(d,)``."""
+    u, s, _ = np.linalg.svd(X, full_matrices=False)
+    shrink = s[:, None] ** 2 / (s[:, None] ** 2 + np.array(RIDGES) * s[0] ** 2)  # (rank, strengths)
+    leverage = np.clip(u**2 @ shrink, 0.0, 1 - 1e-9)
+    left_out = (y[:, None] - u @ (shrink * (u.T @ y)[:, None])) / (1 - leverage)
+    theta: FloatArray = ridge_path(X, y, toward=np.zeros(X.shape[1]))[:, int(np.argmin(np.sum(left_out**2, axis=0)))]
     return theta

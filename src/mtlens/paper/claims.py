@@ -15,8 +15,8 @@ one claim in forty that sits exactly on its threshold will be called by luck.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -62,7 +62,6 @@ class Finding:
     n: int
     p: float | None
     verdict: Verdict
-    study: str = field(default="")
 
     def as_dict(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -83,6 +82,13 @@ class Finding:
             "verdict": self.verdict,
             "condition": claim.condition,
         }
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Finding:
+        """The inverse of :meth:`as_dict`."""
+        words = ("id", "statement", "where", "quantity", "test", "threshold", "level", "condition")
+        result = ("estimate", "low", "high", "n", "p", "verdict")
+        return cls(Claim(**{k: found[k] for k in words}), **{k: found[k] for k in result})
 
 
 def judge(claim: Claim, draws: Any) -> Finding:
@@ -195,16 +201,13 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(f"{value:.10g}")
 
 
-def table_row(finding: Finding) -> Sequence[str]:
-    """id, verdict, estimate with its interval, n: the columns of the printed book."""
-    return (finding.claim.id, finding.verdict, shown_estimate(finding), str(finding.n))
-
-
 def shown_estimate(finding: Finding) -> str:
     """``+0.21 [+0.15, +0.27]`` for a mean, ``largest 1e-12`` for a statement without exception."""
-    if finding.estimate is None or finding.low is None or finding.high is None:
+    if finding.estimate is None:
         return "—"
     if finding.claim.test == "every":
         return f"largest {finding.estimate:.3g}"
+    if finding.low is None or finding.high is None or not np.isfinite(finding.low):
+        return f"{finding.estimate:+.3g} [one draw]"
     sign = "" if finding.claim.test == "share_above" else "+"
     return f"{finding.estimate:{sign}.3g} [{finding.low:{sign}.3g}, {finding.high:{sign}.3g}]"

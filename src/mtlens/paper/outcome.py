@@ -55,6 +55,11 @@ class Point:
             "n": self.n,
         }
 
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Point:
+        numbers = {key: np.nan if found[key] is None else found[key] for key in ("x", "mean", "se", "low", "high")}
+        return cls(panel=found["panel"], series=found["series"], n=found["n"], **numbers)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -88,7 +93,8 @@ class Draws:
 
     def mean_over(self, panel: str, series: str, xs: Iterable[float]) -> FloatArray:
         """``(seeds,)`` averages of a series over some x: one draw a seed still."""
-        return np.mean([self.get(panel, series, x) for x in xs], axis=0)
+        averages: FloatArray = np.mean([self.get(panel, series, x) for x in xs], axis=0)
+        return averages
 
     def xs(self, panel: str, series: str) -> list[float]:
         return [x for p, s, x in self._values if (p, s) == (panel, series)]
@@ -102,7 +108,8 @@ class Draws:
         ranks = rankdata(values, axis=0) - (len(xs) + 1) / 2
         order = rankdata(xs) - (len(xs) + 1) / 2
         spread = np.sqrt((ranks**2).sum(0) * (order**2).sum())
-        return np.divide(order @ ranks, spread, out=np.zeros(values.shape[1]), where=spread > 0)
+        directions: FloatArray = np.divide(order @ ranks, spread, out=np.zeros(values.shape[1]), where=spread > 0)
+        return directions
 
     def points(self) -> list[Point]:
         return [_point(*key, np.array(values)) for key, values in self._values.items()]
@@ -116,7 +123,7 @@ def _point(panel: str, series: str, x: float, values: FloatArray) -> Point:
 
 def _chart(panel: Panel, points: Sequence[Point]) -> LineChart | None:
     mine = [p for p in points if p.panel == panel.name]
-    names = list(dict.fromkeys(p.series for p in mine))
+    names = sorted(dict.fromkeys(p.series for p in mine), key=lambda name: name in panel.controls)
     if not names:
         return None
     series = []

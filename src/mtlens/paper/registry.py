@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from mtlens.errors import InputError, unknown
-from mtlens.paper.outcome import Outcome
+from mtlens.paper.claims import Finding
+from mtlens.paper.outcome import Outcome, Panel, Point
 
 # Modules that register reproductions, in the order of the book. Add yours here.
-MODULES = ("mtlens.paper.covariance",)
+MODULES = (
+    "mtlens.paper.covariance",
+    "mtlens.paper.cosine",
+    "mtlens.paper.alignment",
+    "mtlens.paper.capacity",
+    "mtlens.paper.weights",
+    "mtlens.paper.theorems",
+)
 
 _REGISTRY: dict[str, Experiment] = {}
 
@@ -72,8 +82,32 @@ class Reproduction:
             "constants": dataclasses.asdict(self.settings),
             "claims": [finding.as_dict() for finding in self.outcome.findings],
             "points": [point.as_dict() for point in self.outcome.points],
+            "panels": [dataclasses.asdict(panel) for panel in self.outcome.panels],
             "notes": list(self.outcome.notes),
         }
+
+    def as_json(self) -> str:
+        """The dictionary as text; same settings, same bytes."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Reproduction:
+        """A reproduction that was written with :meth:`as_json` (figures and book are drawn from files too)."""
+        found = json.loads(text)
+        chosen = experiment(found["name"])
+        settings = chosen.configure(found["setting"], **{k: _frozen(v) for k, v in found["constants"].items()})
+        outcome = Outcome(
+            [Panel(**panel) for panel in found["panels"]],
+            [Point.from_dict(point) for point in found["points"]],
+            [Finding.from_dict(claim) for claim in found["claims"]],
+            found["notes"],
+        )
+        return cls(chosen, found["setting"], settings, outcome)
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples that settings hold."""
+    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
 
 
 def register(experiment: Experiment) -> Experiment:
@@ -106,3 +140,21 @@ def reproduce(name: str, *, setting: str = "corrected", quick: bool = False, **c
     chosen = experiment(name)
     settings = chosen.configure(setting, quick=quick, **changes)
     return Reproduction(chosen, setting, settings, chosen.run(settings))
+
+
+def parse_constants(given: Sequence[str]) -> dict[str, Any]:
+    """``name=value`` texts as constants; values are TOML, anything else is text.
+
+    >>> parse_constants(["kappa=10.0", "target_rows=[20]", "form=R Q D"])
+    {'kappa': 10.0, 'target_rows': (20,), 'form': 'R Q D'}
+    """
+    constants = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"a constant is given as name=value, found {text!r}. Try --set kappa=10.0")
+        try:
+            constants[name.strip()] = _frozen(tomllib.loads(f"value = {value}")["value"])
+        except tomllib.TOMLDecodeError:
+            constants[name.strip()] = value.strip()
+    return constants

@@ -444,8 +444,8 @@ def _points(s: Series, index: int, scales: tuple[Scale, Scale]) -> str:
 
 
 def _band(s: Series, index: int, scales: tuple[Scale, Scale]) -> str:
-    if s.low is None or s.high is None:
-        return ""
+    if s.low is None or s.high is None or s.muted:
+        return ""  # the bands of controls would hide those of the main lines; their tips still say the interval
     x, y = scales
     shapes = []
     for run in _runs(s):

@@ -60,9 +60,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _tasks(tasks: Iterable[TaskFacts]) -> Table:
-    table = Table(title="Tasks", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
+    table = Table(title="Tasks", title_justify="left", box=SIMPLE_HEAD, padding=(0, 0))
     table.add_column("task", overflow="fold")
-    for name in ("kind", "rows", "width", "labels", "missing", "copies", "leaks", "condition", "eff. rank", "alone"):
+    for name in ("kind", "rows", "width", "labels", "gaps", "copies", "leaks", "condition", "eff.rank", "alone"):
         table.add_column(name, justify="left" if name in ("kind", "labels") else "right")
     for task in tasks:
         table.add_row(
@@ -95,7 +95,7 @@ def _balance(task: TaskFacts) -> str:
 def _pairs(pairs: Sequence[Pair]) -> Table:
     shown = sorted(pairs, key=_interest)[:MOST_PAIRS]
     more = f" (the {len(shown)} clearest of {len(pairs)}; --json has all)" if len(pairs) > len(shown) else ""
-    table = Table(title=f"Predicted transfer{more}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
+    table = Table(title=f"Predicted transfer{more}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 0))
     for name in ("target", "source"):
         table.add_column(name, overflow="fold")
     for name in ("predicted", "95 % interval", "verdict", "cosine", "score", "normalised"):

@@ -83,7 +83,11 @@ class Ledger:
         now = time.time()
         stamped = [Record(r.identity, r.settings, r.scores, r.seconds, r.reason, r.stack, now) for r in records]
         self._waiting.extend(stamped)
-        if time.monotonic() - self._last_write >= FLUSH_SECONDS:
+        self.tick()
+
+    def tick(self) -> None:
+        """Write what is waiting if the last write is long enough ago."""
+        if self._waiting and time.monotonic() - self._last_write >= FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mtlens.study.plan import Unit
 from mtlens.study.prepare import Prepared
@@ -36,7 +36,7 @@ def run_trunk(units: Sequence[Unit], prepared: Mapping[int, Prepared], *, device
 
     tokens = reads_tokens(units[0].config["trunk"])
     trainings = [training_of(unit, prepared[unit.split], tokens=tokens) for unit in units]
-    keep = "predictions" if any(unit.split < 0 for unit in units) else "scores"
+    keep: Literal["predictions", "scores"] = "predictions" if any(unit.split < 0 for unit in units) else "scores"
     controls = units[0].method == "align"
     done = train(trainings, device=device, keep=keep, workers=1, controls=controls)
     return [_found(unit, trained) for unit, trained in zip(units, done, strict=True)]

@@ -1,0 +1,231 @@
+"""The study: measured transfer between tasks, with evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mtlens.errors import FileError, InputError
+from mtlens.study.budget import fit_to_budget
+from mtlens.study.executors import executor_of
+from mtlens.study.identity import Fingerprint, task_fingerprints
+from mtlens.study.ledger import Ledger, RunLock
+from mtlens.study.linear import can_fit
+from mtlens.study.prepare import Splitter
+from mtlens.study.result import PLAN_FILE, StudyResult, write_whole
+from mtlens.study.run import Progress, Run
+from mtlens.study.screening import Screening, screen
+from mtlens.study.settings import SMALL, Settings
+from mtlens.study.verdicts import verdicts_of
+from mtlens.tasks import TaskSet
+from mtlens.tasks.splits import hold_out_official_test
+
+FEWEST_TASKS = 2
+MOST_TASKS = 200
+LEDGER_FILE = "ledger.sqlite"
+OPTIONS = ("vectors", "encoder")  # how texts become numbers; the rest of a SPEC's top level is Settings
+
+
+class Study:
+    """Which tasks help or hurt which, measured: the same family, grid and budget, joint minus alone.
+
+    Every choice (epoch, learning rate, capacity, family) is made on validation rows inside an outer split; the
+    split's test rows score the result. An official test set is held out of everything and touched once, at the end.
+
+    Args:
+        tasks: a TaskSet; its SPEC's settings apply where nothing else is said.
+        out: the run's folder; None keeps nothing. The same command on the same folder goes on where it stopped.
+        ledger: a ledger to share between studies; by default ``ledger.sqlite`` in the folder.
+        device: "cpu", "cuda".
+        workers: processes; by default one a core. 1 works in this process.
+        executor: "local" processes, "here", or "ray".
+        progress: an object told about progress (see :class:`mtlens.study.run.Progress`).
+        advice: also make the advice (the commands do).
+        choices: any field of :class:`mtlens.study.settings.Settings`.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((120, 4))
+        >>> Y = X @ rng.standard_normal((4, 2)) + rng.standard_normal((120, 2))
+        >>> result = Study(TaskSet.from_arrays(X, Y), splits=5, families=("linear",), advice=False).run()
+        >>> result.cell("task_0", "task_1")["n"]
+        5
+    """
+
+    def __init__(
+        self,
+        tasks: TaskSet,
+        out: str | Path | None = None,
+        *,
+        ledger: str | Path | None = None,
+        device: str = "cpu",
+        workers: int | None = None,
+        executor: str = "local",
+        progress: Progress | None = None,
+        advice: bool = True,
+        **choices: Any,
+    ) -> None:
+        given = {**getattr(tasks, "settings", {}), **choices}
+        self.options = {name: given.pop(name) for name in OPTIONS if given.get(name) is not None}
+        asked = Settings.of(_known(given, choices))
+        self.said: list[str] = []
+        self.tasks, self.official = self._split_off(tasks, asked)
+        self.out = None if out is None else Path(out)
+        self.ledger = ledger
+        self.device, self.workers, self.executor = device, workers, executor
+        self.progress, self.advice = progress, advice
+        self.settings, said = fit_to_budget(self.tasks.names, self._feasible(asked))
+        self.said += said
+
+    def _split_off(self, tasks: TaskSet, settings: Settings) -> tuple[TaskSet, TaskSet | None]:
+        """Development rows and the official test set; tasks that cannot be split are refused or dropped."""
+        if not isinstance(tasks, TaskSet):
+            raise InputError(f"Study needs a TaskSet, found {type(tasks).__name__}. Use read_tasks or TaskSet([...]).")
+        development, official = hold_out_official_test(tasks)
+        small = Splitter(development, settings.seed).splits.too_small(development)
+        if small and settings.small == SMALL[0]:
+            shown = "; ".join(f"{name!r}: {reason}" for name, reason in list(small.items())[:5])
+            more = f"; and {len(small) - 5} more" if len(small) > 5 else ""
+            raise InputError(
+                f"{len(small)} of {len(tasks)} tasks are too small for honest splits ({shown}{more}). Give them more "
+                "rows, leave them out, or drop them with --small drop."
+            )
+        names = [name for name in development.names if name not in small]
+        if small:
+            self.said.append(f"dropped {len(small)} tasks too small to split: {', '.join(list(small)[:8])}.")
+        if not FEWEST_TASKS <= len(names) <= MOST_TASKS:
+            left = f"{len(names)} tasks" + (f" ({len(small)} are too small to split)" if small else "")
+            raise InputError(f"a study compares {FEWEST_TASKS} to {MOST_TASKS} tasks, found {left}. Choose --targets.")
+        kept = development.subset(names)
+        return kept, None if official is None else official.subset(names)
+
+    def _feasible(self, settings: Settings) -> Settings:
+        """Without families that cannot fit these inputs."""
+        if "linear" in settings.families and self._plain and not can_fit(self.tasks):
+            self.said.append("the linear family is left out: it needs rows of numbers of one width, at most 4096.")
+            rest = tuple(family for family in settings.families if family != "linear")
+            if not rest:
+                raise InputError("the linear family does not apply to these inputs. Use families=('trunk',).")
+            return settings.but(families=rest)
+        return settings
+
+    @property
+    def _plain(self) -> bool:
+        from mtlens.study.prepare import is_plain
+
+        return all(is_plain(task.X) for task in self.tasks)
+
+    # ------------------------------------------------------------------ running
+
+    def run(self) -> StudyResult:
+        """Measure, judge, and write the folder. Interrupting ends with what is known by then."""
+        with self._running() as run:
+            run.go()
+            verdicts = verdicts_of(run, self.said, official=self.official is not None, advice=self.advice)
+        result = StudyResult(verdicts, self.out)
+        if self.out is not None:
+            result.save(self.out)
+        return result
+
+    def plan(self) -> dict[str, Any]:
+        """What :meth:`run` would train at its first look, and the most it may train, without training anything."""
+        from mtlens.study.planning import plan_of
+
+        return plan_of(self)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[Run]:
+        splitter = Splitter(self.tasks, self.settings.seed, official=self.official, options=self.options)
+        with contextlib.ExitStack() as stack:
+            path: str | Path = self.ledger or ":memory:"
+            if self.out is not None:
+                _make_folder(self.out)
+                stack.enter_context(RunLock(self.out))
+                self._check_data()
+                path = self.ledger or self.out / LEDGER_FILE
+            ledger = stack.enter_context(Ledger(path))
+            executor = executor_of(
+                self.executor, splitter.prepared, seed=self.settings.seed, device=self.device,
+                tokens=self.reads_tokens, workers=self.workers,
+            )  # fmt: skip
+            stack.callback(executor.close)
+            yield Run(self.tasks, self.settings, splitter, self.screening(splitter), ledger, executor, self.progress)
+
+    @property
+    def reads_tokens(self) -> bool:
+        from mtlens.study.trunk import reads_tokens
+
+        return "trunk" in self.settings.families and reads_tokens(self.settings.trunk)
+
+    def screening(self, splitter: Splitter) -> Screening:
+        """All pairs in order of promise, when not all of them will be measured."""
+        from mtlens.study.plan import all_pairs, pairs_to_measure
+
+        count = len(all_pairs(self.tasks.names))
+        limited = (
+            pairs_to_measure(self.tasks.names, self.settings) < count
+            or self.settings.budget != type(self.settings.budget)()
+        )
+        if not limited:
+            return Screening(tuple(all_pairs(self.tasks.names)), None, None, None)
+        return screen(splitter.prepared(0).dense, seed=self.settings.seed)
+
+    # ------------------------------------------------------------------ the folder
+
+    def _check_data(self) -> None:
+        """Refuse to go on in a folder that was begun with other data; write the plan."""
+        assert self.out is not None
+        path = self.out / PLAN_FILE
+        now = task_fingerprints(self.tasks)
+        if path.exists():
+            before = _fingerprints(path)
+            changed = [name for name in now if name in before and before[name] != now[name]]
+            if changed:
+                shown = ", ".join(repr(name) for name in changed[:5])
+                raise InputError(
+                    f"the data of {len(changed)} tasks ({shown}) are not those this run began with ({path} has their "
+                    "fingerprints). Use a new --out, or put the old data back; the ledger there is untouched."
+                )
+        plan = {"tasks": now, "settings": self.settings.describe(), "grid": self.grid, "said": self.said}
+        write_whole(path, json.dumps(plan, indent=1, ensure_ascii=False) + "\n")
+
+    @property
+    def grid(self) -> dict[str, Any]:
+        """What each side may choose from: the same list, and its size, for alone and joint."""
+        from mtlens.study.linear import ALONE_RIDGES
+        from mtlens.theory.transfer import RIDGES, WEIGHTS
+
+        found: dict[str, Any] = {}
+        if "trunk" in self.settings.families:
+            grid = self.settings.grid
+            side = {"configurations": len(grid), "epochs": self.settings.epochs, "of": grid}
+            found["trunk"] = {"alone": side, "joint": side}
+        if "linear" in self.settings.families:
+            joint = {"configurations": len(RIDGES) * len(WEIGHTS), "ridges": len(RIDGES), "weights": len(WEIGHTS)}
+            found["linear"] = {"alone": {"configurations": len(ALONE_RIDGES)}, "joint": joint}
+        return found
+
+
+def _known(given: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a study; a SPEC may also hold settings of other commands, a call may not."""
+    known = {f.name for f in fields(Settings)}
+    return {name: value for name, value in given.items() if name in known or name in choices}
+
+
+def _fingerprints(path: Path) -> dict[str, Fingerprint]:
+    try:
+        found = json.loads(path.read_text("utf-8"))["tasks"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # a plan that cannot be read is written again; identities in the ledger guard the data
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the run folder {folder}: {error.strerror}. Use another --out.") from error

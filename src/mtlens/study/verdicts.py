@@ -1,0 +1,93 @@
+"""The content of ``verdicts.json``, from a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mtlens.study.cells import Cell
+from mtlens.study.curves import capacity_curves, capacity_summary, method_table
+from mtlens.study.plan import count_trainings
+from mtlens.study.run import Run
+from mtlens.study.statistics import compare_splits
+
+FORMAT = 1
+
+
+def verdicts_of(run: Run, said: list[str], *, official: bool, advice: bool) -> dict[str, Any]:
+    """Everything a study found, as JSON. Only ``cost`` depends on the machine."""
+    names = run.names
+    ratio, balanced = run.judge.ratio, run.judge.balanced
+    members = run.cells.together or names
+    curves = capacity_curves(run.evidence, members, run.settings, ratio, balanced=balanced)
+    verdicts: dict[str, Any] = {
+        "format": FORMAT,
+        "complete": not run.interrupted,
+        "tasks": [task_facts(run, name) for name in names],
+        "transfer": transfer(run),
+        "together": [cell.as_dict() for cell in run.tables.together],
+        "leave_one_out": [cell.as_dict() for cell in run.tables.left_out],
+        "capacity": {"curves": curves, "summary": capacity_summary(curves)},
+        "methods": method_table(run.evidence, members, run.settings, ratio, balanced=balanced),
+        "groups": None,
+        "advice": None,
+        "causes": [],
+        "official_test": None,
+        "screening": run.screening.as_dict(),
+        "settings": run.settings.describe(),
+        "said": list(said),
+        "cost": cost(run),
+    }
+    return verdicts
+
+
+def task_facts(run: Run, name: str) -> dict[str, Any]:
+    task = run.tasks[name]
+    split = run.splitter.split(0)[name]
+    rows = {part: len(split.rows_of(part)) for part in ("train", "valid", "test")}
+    return {
+        "name": name, "kind": task.kind, "metric": task.metric, "rows": int(task.labelled.sum()), "split": rows,
+        "classes": [str(c) for c in task.classes], "margin": run.judge.margins[name],
+    }  # fmt: skip
+
+
+def transfer(run: Run) -> list[dict[str, Any]]:
+    """Every ordered pair, and on the diagonal the alone score, target by target."""
+    by_pair = {(cell.target, cell.source): cell for cell in run.tables.pairs}
+    found = []
+    for target in run.names:
+        for source in run.names:
+            cell = alone_cell(run, target) if source == target else by_pair[target, source].as_dict() | {"score": None}
+            found.append(cell)
+    return found
+
+
+def alone_cell(run: Run, target: str) -> dict[str, Any]:
+    """The diagonal: the tuned single-task score (of the family validation prefers), no difference."""
+    scores, families = [], []
+    for split in range(run.settings.looks[-1]):
+        family = run.evidence.family(target, split, run.families)
+        choice = run.evidence.alone(family, target, split) if family else None
+        if family is None or choice is None:
+            break
+        scores.append(choice.test)
+        families.append(family)
+    cell = Cell(target, target, np.empty(0), families).as_dict()
+    cell |= {"n": len(scores), "p": None, "p_adjusted": None, "verdict": None, "runs_needed": None, "score": None}
+    if scores:
+        c = compare_splits(scores, run.judge.ratio(target), balanced=run.judge.balanced)
+        cell["score"] = float(c.difference)
+        for what in ("low", "high"):
+            value = float(getattr(c, what))
+            cell[what] = value if np.isfinite(value) else None
+    return cell
+
+
+def cost(run: Run) -> dict[str, Any]:
+    """What it took. ``reused`` trainings were in the ledger already."""
+    networks = count_trainings(run.units)
+    return {
+        "trainings": networks, "linear_fits": len(run.units) - networks, "reused": run.reused,
+        "failed": run.failed, "seconds": round(run.seconds, 3),
+    }  # fmt: skip

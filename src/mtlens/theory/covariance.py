@@ -12,7 +12,7 @@ from mtlens.arrays import FloatArray
 from mtlens.errors import InputError
 from mtlens.tasks import Table, Task
 from mtlens.theory.gram import Gram
-from mtlens.theory.inputs import Numbers, float64, is_tensor, matrix, numbers_of, same_width, scalar, to_numpy
+from mtlens.theory.inputs import Numbers, float64, is_tensor, matrix, numbers_of, plain, same_width, scalar, to_numpy
 from mtlens.theory.spectral import checked_energy, descending_eigh, kept_eigenpairs, num_kept, truncated_tensor
 
 
@@ -114,16 +114,16 @@ def condition_number(X: Any) -> Any:
     xp = numbers_of(X)
     X = matrix(X, where, xp=xp)
     values = xp.linalg.svdvals(X)
-    if float(values[0]) == 0.0:
+    if plain(values[0]) == 0.0:
         raise InputError(f"{where}: every entry of X is zero, so the ratio is 0/0. Give features that vary.")
-    if float(values[-1]) == 0.0:
+    if plain(values[-1]) == 0.0:
         return float("inf") if xp is np else values[0] * float("inf")
     return scalar(values[0] / values[-1])
 
 
 @dataclass(frozen=True)
 class _Spectrum:
-    """What is kept of one covariance: eigenvalues ``(r,)`` and the factor ``U D^(1/2)`` ``(d, r)``, trace scaled to 1."""
+    """What is kept of a covariance of trace 1: eigenvalues ``(r,)`` and the factor ``U D^(1/2)`` ``(d, r)``."""
 
     values: FloatArray
     factor: FloatArray

@@ -49,7 +49,7 @@ class Gram:
 
     @classmethod
     def from_batches(cls, batches: Iterable[Any], *, folds: int = 1) -> Gram:
-        """Sum over batches, each ``X``, ``(X, y)`` or ``(X, y, fold)``; rows are dealt to folds in turn when no fold is given."""
+        """Sum over batches, each ``X``, ``(X, y)`` or ``(X, y, fold)``; without a fold, rows go to folds in turn."""
         gram = cls(folds=folds)
         for batch in batches:
             parts = batch if isinstance(batch, tuple) else (batch,)
@@ -103,27 +103,27 @@ class Gram:
     @property
     def matrix(self) -> FloatArray:
         """``(d, d)`` uncentred ``X^T X`` over all folds."""
-        return self._filled("_xx").sum(axis=0)
+        return _total(self._filled("_xx"))
 
     @property
     def x_sum(self) -> FloatArray:
         """``(d,)`` column sums of X."""
-        return self._filled("_x").sum(axis=0)
+        return _total(self._filled("_x"))
 
     @property
     def xy(self) -> FloatArray:
         """``(d, k)`` products ``X^T Y``."""
-        return self._filled("_xy").sum(axis=0)
+        return _total(self._filled("_xy"))
 
     @property
     def y_sum(self) -> FloatArray:
         """``(k,)`` sums of the labels."""
-        return self._filled("_y").sum(axis=0)
+        return _total(self._filled("_y"))
 
     @property
     def yy(self) -> FloatArray:
         """``(k, k)`` products ``Y^T Y``."""
-        return self._filled("_yy").sum(axis=0)
+        return _total(self._filled("_yy"))
 
     def covariance(self, *, center: bool = False) -> FloatArray:
         """``(d, d)`` sum of squares and products, of rows as given or around their mean (not divided by the rows)."""
@@ -144,12 +144,14 @@ class Gram:
         values, vectors = np.linalg.eigh(C)
         cut = values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
         inverse = np.divide(1.0, values + ridge, out=np.zeros_like(values), where=values + ridge > cut)
-        return vectors @ (inverse[:, None] * (vectors.T @ xy))
+        coef: FloatArray = vectors @ (inverse[:, None] * (vectors.T @ xy))
+        return coef
 
     def loss(self, coef: Any) -> FloatArray:
         """``(k,)`` sums of squared errors of ``(d, k)`` coefficients (no intercept)."""
         t = to_numpy(coef).reshape(len(self.x_sum), -1)
-        return np.diag(self.yy) - 2 * (t * self.xy).sum(axis=0) + (t * (self.matrix @ t)).sum(axis=0)
+        squares: FloatArray = np.diag(self.yy) - 2 * (t * self.xy).sum(axis=0) + (t * (self.matrix @ t)).sum(axis=0)
+        return squares
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         return np.asarray(self.matrix, dtype=dtype)
@@ -229,6 +231,10 @@ class Gram:
             )
 
 
+def _total(per_fold: FloatArray) -> FloatArray:
+    return per_fold[0] if len(per_fold) == 1 else np.asarray(per_fold.sum(axis=0))
+
+
 def _rows(X: Any) -> Array:
     """A finite ``(m, d)`` array: float32 stays float32, the rest becomes float64."""
     if is_tensor(X):
@@ -254,15 +260,15 @@ def _labels(y: Any, count: int) -> FloatArray:
 
 
 def _within_range(block: Array) -> Array:
-    """The block as it should be multiplied: float64 where float32 squares would overflow or vanish; refused if not finite."""
+    """The block as it should be multiplied: float64 where float32 squares would overflow or vanish."""
     if block.size == 0:
         return block
     peak = max(float(block.max()), -float(block.min()))
     if not np.isfinite(peak):
         bad = ~np.isfinite(block).all(axis=1)
         raise InputError(
-            f"Gram.update: {int(bad.sum())} of {len(bad)} rows of a block are not finite (first at row {int(bad.argmax())} "
-            "of the block), so its covariance is undefined. Drop or fill those rows first."
+            f"Gram.update: {int(bad.sum())} of {len(block)} rows of a block are not finite (first at row "
+            f"{int(bad.argmax())} of the block), so its covariance is undefined. Drop or fill those rows first."
         )
     if block.dtype == np.float32 and peak and not _FLOAT32_PEAK[0] < peak < _FLOAT32_PEAK[1]:
         return block.astype(np.float64)

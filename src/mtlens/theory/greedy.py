@@ -103,4 +103,5 @@ def _without(left: FloatArray, w: FloatArray) -> FloatArray:
     """An orthonormal basis of what is left after ``w`` (a unit vector in the span) is taken out."""
     inside = left.T @ w
     basis = np.linalg.qr(np.column_stack([inside, np.eye(len(inside))]))[0]
-    return left @ basis[:, 1 : left.shape[1]]
+    rest: FloatArray = left @ basis[:, 1 : left.shape[1]]
+    return rest

@@ -47,10 +47,10 @@ def _implicit_step(
     scale = (
         1.0 / sum((X.detach() ** 2).sum(0) + r for X, r in zip(Xs, rho, strict=True)).clamp(min=1e-300).sqrt()[:, None]
     )
-    fixed = [[v.detach() for v in vs] for vs in (Xs, ys)]
+    fixed_Xs, fixed_ys = [X.detach() for X in Xs], [y.detach() for y in ys]
 
     def slope_at(flat: Numbers) -> Numbers:
-        return _slope(B + scale * flat.reshape(B.shape), *fixed, alpha.detach(), rho, xp).reshape(-1)
+        return _slope(B + scale * flat.reshape(B.shape), fixed_Xs, fixed_ys, alpha.detach(), rho, xp).reshape(-1)
 
     zero = xp.zeros(B.numel(), dtype=B.dtype, device=B.device)
     hessian = xp.autograd.functional.jacobian(slope_at, zero) * scale.expand_as(B).reshape(-1, 1)
@@ -60,7 +60,7 @@ def _implicit_step(
 
 
 def _slope(B: Numbers, Xs: Any, ys: Any, alpha: Numbers, rho: FloatArray, xp: Any) -> Numbers:
-    """Half the gradient of the profile objective in ``B``, heads at their best: ``sum_i a_i (S_i B A_i - X_i^T y_i) A_i^T``."""
+    """``sum_i alpha_i (S_i B A_i - X_i^T y_i) A_i^T``: half the gradient in ``B`` with heads at their best."""
     total = xp.zeros_like(B)
     for X, y, a, r in zip(Xs, ys, alpha, rho, strict=True):
         head = _head(B, X, y, r, xp)

@@ -57,7 +57,8 @@ def matrix(value: Any, where: str, *, name: str = "X", xp: Any = None, like: Any
     X = float64(value, numbers_of(value) if xp is None else xp, like)
     if X.ndim != 2:
         raise InputError(
-            f"{where} needs {name} with rows and columns, found shape {tuple(X.shape)}. Use {name}[:, None] for one column."
+            f"{where} needs {name} with rows and columns, found shape {tuple(X.shape)}. "
+            f"Use {name}[:, None] for one column."
         )
     if 0 in X.shape:
         raise InputError(f"{where} needs {name} with at least one row and one column, found shape {tuple(X.shape)}.")
@@ -65,15 +66,21 @@ def matrix(value: Any, where: str, *, name: str = "X", xp: Any = None, like: Any
     return X
 
 
+def plain(value: Any) -> float:
+    """A number as a float, cut off from every gradient."""
+    return float(to_numpy(value))
+
+
 def refuse_not_finite(X: Numbers, where: str, name: str) -> None:
-    total = float(X.sum())  # one pass without a temporary: finite means every entry is, unless the sum overflows
+    with np.errstate(all="ignore"):
+        total = plain(X.sum())  # one pass without a temporary: a finite sum has finite terms
     if np.isfinite(total):
         return
     bad = ~np.isfinite(to_numpy(X)).reshape(X.shape[0], -1).all(axis=1)
     if bad.any():
         raise InputError(
-            f"{where}: {int(bad.sum())} of {len(bad)} rows of {name} are not finite (first at row {int(bad.argmax())}). "
-            "Drop or fill those rows first."
+            f"{where}: {int(bad.sum())} of {X.shape[0]} rows of {name} are not finite "
+            f"(first at row {int(bad.argmax())}). Drop or fill those rows first."
         )
 
 
@@ -101,7 +108,8 @@ def labelled_rows(X: Any, y: Any, where: str, xp: Any) -> tuple[Numbers, Numbers
         )
     if X.shape[0] != y.shape[0]:
         raise InputError(
-            f"{where}: X has {X.shape[0]} rows, but there are {y.shape[0]} labels. Give one label a row (NaN = missing)."
+            f"{where}: X has {X.shape[0]} rows, but there are {y.shape[0]} labels. "
+            "Give one label a row (NaN = missing)."
         )
     known = ~xp.isnan(y)
     if not bool(known.any()):
@@ -128,7 +136,8 @@ def task_list(Xs: Any, ys: Any, where: str) -> tuple[list[Numbers], list[Numbers
     Xs, ys = list(Xs), list(ys)
     if not Xs or len(Xs) != len(ys):
         raise InputError(
-            f"{where} needs one label vector for each task's inputs, found {len(Xs)} inputs and {len(ys)} label vectors."
+            f"{where} needs one label vector for each task's inputs, "
+            f"found {len(Xs)} inputs and {len(ys)} label vectors."
         )
     xp = numbers_of(Xs, ys)
     pairs = [labelled_rows(X, y, f"{where}: task {i}", xp) for i, (X, y) in enumerate(zip(Xs, ys, strict=True))]
@@ -183,9 +192,9 @@ def task_weights(weights: Any, count: int, where: str, xp: Any, like: Any = None
             f"{where} needs one weight for each of the {count} tasks, found shape {tuple(alpha.shape)}. "
             "Give a list of that length, or None for equal weights."
         )
-    plain = to_numpy(alpha)
-    if not np.isfinite(plain).all() or (plain < 0).any() or not (plain > 0).any():
-        raise InputError(f"{where} needs finite weights >= 0, not all zero, found {plain.tolist()}.")
+    values = to_numpy(alpha)
+    if not np.isfinite(values).all() or (values < 0).any() or not (values > 0).any():
+        raise InputError(f"{where} needs finite weights >= 0, not all zero, found {values.tolist()}.")
     return alpha
 
 

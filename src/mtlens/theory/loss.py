@@ -69,7 +69,7 @@ def project_onto(Z: Numbers, y: Numbers, xp: Any) -> Numbers:
 
 
 def column_scales(X: Numbers, B: Numbers) -> Numbers:
-    """``(r,)`` lengths of the columns of ``X B``; infinite for a column that is zero up to rounding. Constants for gradients.
+    """``(r,)`` lengths of the columns of ``X B``; infinite for one that is zero up to rounding. Without gradient.
 
     Dividing by them keeps the small columns of a module with columns of very different size. What is rounding is judged
     entry by entry (``eps * |X| |B|``), so that features on very different scales do not count as zero.

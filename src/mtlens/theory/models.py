@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from mtlens.errors import InputError
-from mtlens.theory.inputs import Numbers, float64, labelled_rows, matrix, numbers_of, refuse_not_finite, scalar, vector
+from mtlens.theory.inputs import (
+    Numbers,
+    float64,
+    labelled_rows,
+    matrix,
+    numbers_of,
+    plain,
+    refuse_not_finite,
+    scalar,
+    vector,
+)
 
 
 def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
@@ -30,7 +40,7 @@ def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
         array([1., 1.])
     """
     where = "single_task_optimum"
-    if not (np.isfinite(float(ridge)) and float(ridge) >= 0):
+    if not (np.isfinite(plain(ridge)) and plain(ridge) >= 0):
         raise InputError(f"{where} needs ridge >= 0, found ridge={ridge!r}. It is added to the diagonal of X^T X.")
     xp = numbers_of(X, y)
     labels = float64(y, xp, X)
@@ -44,7 +54,7 @@ def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
     else:
         X, labels = labelled_rows(X, labels, where, xp)
 
-    return solve_least_squares(X, labels, float(ridge), xp)
+    return solve_least_squares(X, labels, plain(ridge), xp)
 
 
 def solve_least_squares(X: Numbers, y: Numbers, ridge: float, xp: Any) -> Numbers:
@@ -79,13 +89,13 @@ def sin_angle(a: Any, b: Any) -> Any:
 
     outside = first - (first @ second) * second
     squared = (outside * outside).sum()
-    if float(squared) == 0.0:
+    if plain(squared) == 0.0:
         return scalar(squared)
     return scalar(xp.sqrt(squared))
 
 
 def _unit(v: Numbers, name: str, where: str) -> Numbers:
-    peak = float(abs(v).max())
+    peak = plain(abs(v).max())
     if peak == 0.0:
         raise InputError(f"{where}: {name} is the zero vector, which has no direction. Give a model that is not zero.")
     v = v / peak  # squares of 1e-200 would vanish

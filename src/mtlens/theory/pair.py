@@ -65,7 +65,8 @@ def pair_direction(problem: Problem) -> FloatArray:
     # With heads (first, second) fixed, each joint coordinate is a least squares of two equations in one unknown.
     lengths = (first * cosines) ** 2 + (second * sines) ** 2
     along = first * cosines * eta[0] + second * sines * eta[1]
-    return back @ np.divide(along, lengths, out=np.zeros_like(along), where=lengths > 0)
+    direction: FloatArray = back @ np.divide(along, lengths, out=np.zeros_like(along), where=lengths > 0)
+    return direction
 
 
 def _joint_axes(problem: Problem) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -148,7 +149,7 @@ def _refined(sign: float, grid: FloatArray, turns: FloatArray, eta: FloatArray) 
 
 
 def _rise(eta: FloatArray) -> float:
-    """More than any maximum can rise above the grid: half the bound on the second derivative times half a step squared."""
+    """More than any maximum can rise above the grid: its curvature times half a step squared."""
     return float((eta**2).sum()) * (_STEP / 2) ** 2
 
 

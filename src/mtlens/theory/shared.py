@@ -11,6 +11,7 @@ from mtlens.errors import InputError
 from mtlens.theory.inputs import shared_labels, task_list, task_weights, to_numpy, whole_rank
 from mtlens.theory.optimum import Optimum
 from mtlens.theory.solving import Problem, finished
+from mtlens.theory.spectral import numerical_rank
 
 COVARIANCE_TOLERANCE = 1e-8  # relative Frobenius distance below which two covariances count as the same
 
@@ -118,7 +119,7 @@ def covariance_distance(Xs: list[FloatArray]) -> tuple[float, int]:
 def _thin_svd(X: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """``U (m, q)``, ``D (q,)``, ``V^T (q, d)`` over the q singular values that are not rounding."""
     U, D, Vt = np.linalg.svd(X, full_matrices=False)
-    q = int((D[0] * max(X.shape) * np.finfo(np.float64).eps < D).sum())
+    q = numerical_rank(D, X.shape)
     return U[:, :q], D[:q], Vt[:q]
 
 
@@ -130,8 +131,10 @@ def _leading_module(
     Args:
         Z: ``(q, k)`` label parts ``U_i^T y_i``.
     """
-    Q, values, _ = np.linalg.svd(Z * np.sqrt(alpha), full_matrices=True)
     B = np.zeros((Vt.shape[1], rank))
+    if Z.shape[0] == 0:  # X is zero
+        return B, 0.0
+    Q, values, _ = np.linalg.svd(Z * np.sqrt(alpha), full_matrices=True)
     kept = min(rank, Z.shape[0])
     B[:, :kept] = Vt.T @ (Q[:, :kept] / D[:, None])
     return B, float((values[rank:] ** 2).sum())

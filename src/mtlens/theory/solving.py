@@ -14,6 +14,7 @@ from mtlens.theory.inputs import Numbers, to_numpy
 from mtlens.theory.loss import column_scales
 from mtlens.theory.models import solve_least_squares
 from mtlens.theory.optimum import Optimum
+from mtlens.theory.spectral import numerical_rank
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def compressed(X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """At most d + 1 rows with ``|X t - y|`` unchanged for every t: the triangular factor of ``[X, y]``."""
     if X.shape[0] <= X.shape[1] + 1:
         return X, y
-    R = np.linalg.qr(np.column_stack([X, y]), mode="r")
+    R: FloatArray = np.asarray(np.linalg.qr(np.column_stack([X, y]), mode="r"))
     return R[:, :-1], R[:, -1]
 
 
@@ -71,7 +72,7 @@ def common_coordinates(problem: Problem) -> tuple[list[FloatArray], list[FloatAr
     size = np.linalg.norm(stacked, axis=0)
     size = np.where(size > 0, size, 1.0)
     Q, D, Vt = np.linalg.svd(stacked / size, full_matrices=False)
-    q = max(1, int((D[0] * max(stacked.shape) * np.finfo(np.float64).eps < D).sum()))
+    q = max(1, numerical_rank(D, stacked.shape))
     Q, D, V = Q[:, :q], np.where(D[:q] > 0, D[:q], 1.0), Vt[:q].T
 
     rows = np.linalg.qr(V * size[:, None])[0]  # orthonormal basis of the rows of all tasks, in the original units
@@ -118,7 +119,7 @@ def finished(
     method: str,
     start_losses: FloatArray | None = None,
 ) -> Optimum:
-    """The record for a module that a solver found: unit columns, best heads, losses; tensors when the tasks were tensors."""
+    """The record for a module that a solver found: unit columns, best heads, losses; tensors for tensors."""
     B = unit_columns(B)
     A = best_heads(B, problem)
     coef = B @ A

@@ -29,6 +29,12 @@ def num_kept(eigenvalues: FloatArray, energy: float) -> int:
     return min(int(np.searchsorted(shares, energy - ENERGY_SLACK)) + 1, len(eigenvalues))
 
 
+def numerical_rank(singular_values: FloatArray, shape: tuple[int, ...]) -> int:
+    """How many singular values (descending) of a matrix of this shape are more than rounding."""
+    cut = singular_values[0] * max(shape) * np.finfo(np.float64).eps
+    return int((singular_values > cut).sum())
+
+
 def descending_eigh(C: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of a positive semi-definite matrix, largest first, roundoff below zero removed; and eigenvectors."""
     values, vectors = np.linalg.eigh(C)

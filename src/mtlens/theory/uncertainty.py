@@ -10,6 +10,7 @@ import numpy as np
 from mtlens.arrays import FloatArray
 from mtlens.errors import InputError, unknown
 from mtlens.theory.inputs import Numbers, float64, is_tensor, numbers_of, scalar, shared_labels, to_numpy, whole_rank
+from mtlens.theory.spectral import numerical_rank
 
 _LOSS_FACTOR = {"regression": 0.5, "binary": 1.0, "multiclass": 1.0, "classification": 1.0}
 _MAX_ROUNDS = 100_000
@@ -72,9 +73,9 @@ def uncertainty_weights_shared(X: Any, Y: Any, *, rank: int) -> Any:
         ``(k,)`` weights; without gradient for tensors.
 
     Example:
-        >>> Y = np.array([[1.0, 1.0], [1.0, 3.0]])
-        >>> uncertainty_weights_shared(np.ones((2, 1)), Y, rank=1).tolist() if False else "needs noise in every task"
-        'needs noise in every task'
+        >>> Y = np.array([[0.0, 1.0], [2.0, 5.0]])  # around their means: squared error 1 and 4
+        >>> uncertainty_weights_shared(np.ones((2, 1)), Y, rank=1).round(12).tolist()
+        [0.5, 0.125]
     """
     where = "uncertainty_weights_shared"
     rank = whole_rank(rank, where)
@@ -85,24 +86,25 @@ def uncertainty_weights_shared(X: Any, Y: Any, *, rank: int) -> Any:
 
 def _fixed_point(X: FloatArray, Y: FloatArray, rank: int, where: str) -> FloatArray:
     U, D, _ = np.linalg.svd(X, full_matrices=False)
-    U = U[:, D[0] * max(X.shape) * np.finfo(np.float64).eps < D]
+    U = U[:, : numerical_rank(D, X.shape)]
     Z = U.T @ Y  # (q, k)
     residual = ((Y - U @ Z) ** 2).sum(axis=0)  # what no module explains
     size = (Y**2).sum(axis=0)
 
-    alpha = np.ones(Y.shape[1])
+    alpha, moved = np.ones(Y.shape[1]), np.inf
     for _ in range(_MAX_ROUNDS):
         Q = np.linalg.svd(Z * np.sqrt(alpha), full_matrices=False)[0][:, :rank]
         loss = residual + ((Z - Q @ (Q.T @ Z)) ** 2).sum(axis=0)
         if (exact := loss <= 1e-24 * size).any():
             raise InputError(
-                f"{where}: the task in column {int(exact.argmax())} of Y is fitted exactly at rank={rank}, so its weight "
-                "1 / (2 L) has no finite value. Use a smaller rank, more rows, or leave that task out."
+                f"{where}: the task in column {int(exact.argmax())} of Y is fitted exactly at rank={rank}, so its "
+                "weight 1 / (2 L) has no finite value. Use a smaller rank, more rows, or leave that task out."
             )
         new = len(Y) / (2 * loss)
-        if np.all(np.abs(new - alpha) <= 1e-14 * new):
-            return new
+        last, moved = moved, float((np.abs(new - alpha) / new).max())
         alpha = new
+        if moved <= 1e-14 or (moved < 1e-9 and moved >= last):  # the second: only rounding moves them now
+            break
     return alpha
 
 

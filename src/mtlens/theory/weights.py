@@ -8,7 +8,7 @@ import numpy as np
 
 from mtlens.arrays import FloatArray
 from mtlens.errors import InputError
-from mtlens.theory.inputs import Numbers, is_tensor, shared_labels, task_list, to_numpy, whole_rank
+from mtlens.theory.inputs import Numbers, is_tensor, plain, shared_labels, task_list, to_numpy, whole_rank
 from mtlens.theory.spectral import leading_directions
 
 
@@ -135,8 +135,7 @@ def _whitened(X: Numbers, y: Numbers, ridge: float, xp: Any) -> Numbers:
 
 def _projected_lengths(theta: Numbers, rank: int, normalise: str | None, where: str) -> Numbers:
     """``(k,)`` lengths of the columns of ``theta`` ``(d, k)`` inside its leading directions."""
-    size = float(abs(theta).max())
-    if size == 0.0 and normalise is not None:
+    if normalise is not None and plain(abs(theta).max()) == 0.0:
         raise InputError(
             f"{where}: X^T y is zero for every task, so there is nothing to weigh (0/0). "
             "Check that features and labels vary together, or use normalise=None."
@@ -153,8 +152,8 @@ def _projected_lengths(theta: Numbers, rank: int, normalise: str | None, where: 
 def _unit_labels(centred: Numbers, raw: Numbers, where: str) -> Numbers:
     """Columns of unit length; a constant column has none and is refused."""
     lengths = (centred * centred).sum(0) ** 0.5
-    plain, size = to_numpy(lengths), np.abs(to_numpy(raw)).max(axis=0)
-    flat = plain <= 1e-14 * np.sqrt(len(raw)) * size
+    found, size = to_numpy(lengths), np.abs(to_numpy(raw)).max(axis=0)
+    flat = found <= 1e-14 * np.sqrt(len(raw)) * size
     if flat.any():
         raise InputError(
             f"{where}: the labels in column {int(flat.argmax())} are constant, so they have no direction to share. "

@@ -80,7 +80,7 @@ class _Call:
         keep = keep or self.keep
         starts = [base_of(training) for training in trainings]
         self._train_bases([start for start in starts if isinstance(start, Training)])
-        resolved = [self._resolved(start) for start in starts]
+        resolved = [self._resolved(start, training) for start, training in zip(starts, trainings, strict=True)]
         return self._wave(trainings, resolved, keep)
 
     def _train_bases(self, bases: Sequence[Training]) -> None:
@@ -90,14 +90,13 @@ class _Call:
             trained = self.run(list(missing.values()), keep="model")
             self._bases.update(zip(missing, trained, strict=True))
 
-    def _resolved(self, start: Training | Trained | Path | None) -> Trained | None:
+    def _resolved(self, start: Training | Trained | Path | None, training: Training) -> Trained | None:
         if isinstance(start, Training):
             return self._bases[start.identity]
         if isinstance(start, Path):
-            from mtlens.engine.checkpoints import load_trained
+            from mtlens.engine.saving import load_trained
 
-            loaded: Trained = load_trained(start)
-            return loaded
+            return load_trained(start, trunk=None if isinstance(training.trunk, str) else training.trunk)
         return start
 
     def _wave(self, trainings: Sequence[Training], starts: Sequence[Trained | None], keep: str) -> list[Trained]:
@@ -134,7 +133,7 @@ class _Call:
         return can
 
     def _one_by_one(self, rest: list[tuple[int, Member]], keep: str, state: Progress, watch: Any) -> dict[int, Trained]:
-        from mtlens.engine.solo import run_members
+        from mtlens.engine.workers import run_members
 
         in_processes = self.engine != "solo" and self.device.type == "cpu" and len(rest) > 1
         workers = self.workers if in_processes else 1

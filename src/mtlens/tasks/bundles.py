@@ -39,6 +39,7 @@ _ROWS = {
 def tasks_from_bundle(arrays: Mapping[str, Any], choices: Choices, where: str) -> tuple[list[Task], str]:
     """Tasks from named arrays, and a line about what was found."""
     bundle = {name: value if hasattr(value, "columns") else np.asarray(value) for name, value in arrays.items()}
+    bundle = {name: value for name, value in bundle.items() if np.ndim(value)}  # a single value has no rows
     pairs = _pairs(bundle)
     if pairs and "X" not in bundle:
         tasks = [_paired_task(bundle, name, choices, where) for name in _wanted(pairs, choices.targets, where)]

@@ -228,7 +228,9 @@ def _dialect(text: str, path: Path, layout: Layout) -> _Dialect:
     delimiter = layout.delimiter or ("\t" if tabs and "\t" in lines[0] else _found_delimiter(lines[:50]))
     if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
         raise InputError(f"{path}: the delimiter is {delimiter!r}; it must be one ASCII character, such as ',' or ';'.")
-    quote = layout.quote if layout.quote is not None else not (tabs and delimiter == "\t")
+    quote = layout.quote
+    if quote is None:  # tab-separated files are written without quotes, unless even their header is in quotes
+        quote = not (tabs and delimiter == "\t") or all(re.match(r'".*"$', c) for c in lines[0].split(delimiter))
     rows = _first_rows(text, delimiter, quote)
     header = layout.header if layout.header is not None else _is_header(rows, layout.names)
     if not header:

@@ -48,11 +48,11 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from mtlens.diagnosis import Diagnosis as Diagnosis
+    from mtlens.diagnosis import diagnose as diagnose
     from mtlens.engine import Trained as Trained
     from mtlens.engine import Training as Training
     from mtlens.engine import train as train
-    from mtlens.diagnosis import Diagnosis as Diagnosis
-    from mtlens.diagnosis import diagnose as diagnose
     from mtlens.errors import MtlensError as MtlensError
     from mtlens.nets import Alignment as Alignment
     from mtlens.nets import MultiTaskNet as MultiTaskNet

@@ -41,7 +41,7 @@ def epoch_order(member: Member, epoch: int) -> Order:
     if member.mode == "mixed":
         rows, active = _mixed(member.slots, seed, batch, epoch)
     elif member.training.shares_rows:
-        rows, active = _batches(_union(member.slots), batch, seed, ("order", epoch)), None
+        rows, active = _batches(member.union, batch, seed, ("order", epoch)), None
         if member.mode == "each":
             rows = np.tile(rows, (1, len(member.slots)))
     else:
@@ -59,15 +59,8 @@ def steps_per_epoch(member: Member) -> int:
     if member.mode == "mixed":
         return sum(counts)
     if member.training.shares_rows:
-        return -(-len(_union(member.slots)) // batch)
+        return -(-len(member.union) // batch)
     return max(counts)
-
-
-def _union(slots: list[Slot]) -> Array:
-    """Train rows of a shared input that at least one task labels."""
-    if len(slots) == 1:
-        return slots[0].train
-    return np.unique(np.concatenate([slot.train for slot in slots]))
 
 
 def _batches(rows: Array, batch: int, seed: int, name: tuple[Any, ...]) -> IntArray:

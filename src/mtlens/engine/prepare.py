@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -113,6 +114,14 @@ class Member:
     @property
     def names(self) -> list[str]:
         return [slot.task.name for slot in self.slots]
+
+    @cached_property
+    def union(self) -> Array:
+        """Train rows of a shared input that at least one task labels."""
+        rows = self.slots[0].train
+        if all(np.array_equal(slot.train, rows) for slot in self.slots[1:]):
+            return rows
+        return np.unique(np.concatenate([slot.train for slot in self.slots]))
 
     @property
     def uncertain(self) -> bool:

@@ -101,6 +101,7 @@ class StackedDense(StackedTrunk):
         self.num_parameters = sum((i + bias) * o for i, o in pairwise(self.widths))
         self._buffers: dict[tuple[str, int], Tensor] = {}
         self._inputs: list[Tensor] = []
+        self._seen: list[tuple[Tensor, list[tuple[Tensor, Tensor | None]]]] = []
 
     def pack(self, values: Mapping[str, Tensor], capacity: Capacity) -> Tensor:
         first = values["weights.0"]
@@ -123,14 +124,22 @@ class StackedDense(StackedTrunk):
     def _named(self, row: Tensor) -> list[tuple[str, Tensor]]:
         """Views of one row ``(num_parameters,)`` under their ``state_dict`` names."""
         named = []
-        for layer, (weight, bias) in enumerate(self._views(row[None])):
+        for layer, (weight, bias) in enumerate(self._make_views(row[None])):
             named.append((f"weights.{layer}", weight[0]))
             if bias is not None:
                 named.append((f"biases.{layer}", bias[0, 0]))
         return named
 
     def _views(self, parameters: Tensor) -> list[tuple[Tensor, Tensor | None]]:
-        """Per layer ``(S, inputs, units)`` and ``(S, 1, units)`` views of ``parameters``."""
+        """Per layer ``(S, inputs, units)`` and ``(S, 1, units)`` views of ``parameters``; the last few are kept."""
+        for known, views in self._seen:
+            if known is parameters:
+                return views
+        views = self._make_views(parameters)
+        self._seen = [(parameters, views), *self._seen[:1]]
+        return views
+
+    def _make_views(self, parameters: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         views, start, count = [], 0, len(parameters)
         for inputs, units in pairwise(self.widths):
             weight = parameters[:, start : start + inputs * units].view(count, inputs, units)

@@ -41,7 +41,9 @@ _ROOMS = {
         "uncertainty_loss",
         "uncertainty_weights_shared",
     ),
+    "models": ("SharedNetClassifier", "SharedNetRegressor"),
     "diagnosis": ("Diagnosis", "diagnose"),
+    "study": ("Study", "StudyResult"),
     "errors": ("MtlensError",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
@@ -54,8 +56,12 @@ if TYPE_CHECKING:
     from mtlens.engine import Training as Training
     from mtlens.engine import train as train
     from mtlens.errors import MtlensError as MtlensError
+    from mtlens.models import SharedNetClassifier as SharedNetClassifier
+    from mtlens.models import SharedNetRegressor as SharedNetRegressor
     from mtlens.nets import Alignment as Alignment
     from mtlens.nets import MultiTaskNet as MultiTaskNet
+    from mtlens.study import Study as Study
+    from mtlens.study import StudyResult as StudyResult
     from mtlens.tasks import Splits as Splits
     from mtlens.tasks import Table as Table
     from mtlens.tasks import Task as Task

@@ -52,8 +52,8 @@ def _section(command: CommandInfo) -> str:
     options: list[tuple[str, str]] = []
     for name, parameter in inspect.signature(_callback(command)).parameters.items():
         kind, info = _declared(hints[name])
-        lines = arguments if isinstance(info, ArgumentInfo) else options
-        lines.append((_spelling(name, kind, info, parameter), _help(info, parameter)))
+        listed = arguments if isinstance(info, ArgumentInfo) else options
+        listed.append((_spelling(name, kind, info, parameter), _help(info, parameter)))
     usage = " ".join([f"mtlens {name_of(command)}", *(spelled for spelled, _ in arguments), "[OPTIONS]"])
     lines = [f"## mtlens {name_of(command)}", "", f"    {usage}", "", (command.help or "").strip(), ""]
     lines += [f"- `{spelled}`: {text}" for spelled, text in arguments + options]

@@ -367,8 +367,8 @@ LINEAR = register(
         about=(
             "Algorithm 1 starts at R = I from the exact joint B and alternates steps on the head and on R. Beside it: "
             "the same steps without R, the target alone, the target alone for twice as long, tuned ridge (on training "
-            "and validation rows), and the regularised form: the target's model shrunk towards the joint one, strength by "
-            "cross-validation on the same rows."
+            "and validation rows), and the regularised form: the target's model shrunk towards the joint one, "
+            "strength by cross-validation on the same rows."
         ),
     )
 )

@@ -17,8 +17,12 @@ from mtlens.paper.outcome import Outcome, Panel, Point
 # Modules that register reproductions, in the order of the book. Add yours here.
 MODULES = (
     "mtlens.paper.covariance",
+    "mtlens.paper.covariance_sgd",
     "mtlens.paper.cosine",
+    "mtlens.paper.cosine_sgd",
+    "mtlens.paper.relu_rank",
     "mtlens.paper.alignment",
+    "mtlens.paper.alignment_sgd",
     "mtlens.paper.capacity",
     "mtlens.paper.weights",
     "mtlens.paper.theorems",

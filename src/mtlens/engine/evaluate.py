@@ -118,8 +118,8 @@ def _values(stack: Stack, name: str, requests: Sequence[_Request], places: Tenso
 def _inputs(stack: Stack, rows: Tensor, places: Tensor, slots: Tensor, align: Tensor | None) -> Tensor:
     """Rows as each member reads them for its first requested slot, ``(g, n, d)``."""
     X = stack.store.X.index_select(0, rows).expand(len(places), -1, -1)
-    if stack._affine is not None:
-        factor, offset = (t[places, slots[:, 0]].unsqueeze(1) for t in stack._affine)
+    if stack.affine is not None:
+        factor, offset = (t[places, slots[:, 0]].unsqueeze(1) for t in stack.affine)
         X = X * factor + offset
     if align is None:
         return X

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mtlens.engine import native
 from mtlens.engine.layout import Layout
 from mtlens.engine.objective import StackedObjective
 from mtlens.engine.order import epoch_order, steps_per_epoch
@@ -210,9 +211,9 @@ class Stack:
         self.objective = StackedObjective([m.slots for m in members], self.layout.columns, self.parts["heads"].value)
         self._half = self.objective.half_where_regression()
         fixed = [np.ones(len(m.slots)) if m.weights is None else m.weights for m in members]
-        self._weights = torch.tensor(np.array(fixed), dtype=dtype, device=device)  # (S, T)
+        self.weights = torch.tensor(np.array(fixed), dtype=dtype, device=device)  # (S, T)
         self._penalty = torch.tensor([m.training.penalty for m in members], dtype=dtype, device=device)
-        self._affine = self._make_affine(members) if self.layout.rescaled else None
+        self.affine = self._make_affine(members) if self.layout.rescaled else None
         rates = [(m.training.lr, m.training.weight_decay) for m in members]
         update: Any = FusedUpdate if device.type == "cpu" else PlainUpdate
         self.update = update(self.layout.optimizer, list(self.parts.values()), rates, self.live)
@@ -233,10 +234,9 @@ class Stack:
         live = self.live
         count = min(self.remaining[place] for place in live)
         began = time.perf_counter()
-        for done in range(count):
-            if interrupted is not None and done % 16 == 0 and interrupted():
-                return []
-            self.tick()
+        step = self._step_natively if native.can_run(self.layout, self.trunk, self.store.device) else self._step_stacked
+        if not step(count, interrupted):
+            return []
         share = (time.perf_counter() - began) / len(live)
         for place in live:
             run = self.runs[place]
@@ -245,12 +245,26 @@ class Stack:
             self.remaining[place] -= count
         return [place for place in live if self.remaining[place] == 0]
 
+    def _step_natively(self, count: int, interrupted: Any) -> bool:
+        for place in self.live:
+            if interrupted is not None and interrupted():
+                return False
+            native.run_steps(self, place, count)
+        return True
+
+    def _step_stacked(self, count: int, interrupted: Any) -> bool:
+        for done in range(count):
+            if interrupted is not None and done % 16 == 0 and interrupted():
+                return False
+            self.tick()
+        return True
+
     def tick(self) -> None:
         """One optimizer step of every member."""
         at = self._offset + self.position.clamp(max=self._room - 1)
         rows = self.index.flatten(0, 1).index_select(0, at).long()  # (S, R)
         active = self.active.flatten().index_select(0, at) if self.layout.mode == "mixed" else None
-        weights = self._weights
+        weights = self.weights
         if self.layout.random_weights:
             weights = self.drawn.flatten(0, 1).index_select(0, at)
         self._learn(rows, active, weights)
@@ -279,12 +293,12 @@ class Stack:
         flat = self._buffer("X", (rows.numel(), store.X.shape[1]))
         torch.index_select(store.X, 0, rows.view(-1), out=flat)
         X = flat.view(*rows.shape, -1)
-        if self._affine is not None:
-            factor, offset = self._affine
+        if self.affine is not None:
+            factor, offset = self.affine
             if active is not None:
-                factor, offset = (t[self._arange, active].unsqueeze(1) for t in self._affine)
+                factor, offset = (t[self._arange, active].unsqueeze(1) for t in self.affine)
             elif self.layout.mode == "each":
-                factor, offset = (t.repeat_interleave(self.layout.batch, 1) for t in self._affine)
+                factor, offset = (t.repeat_interleave(self.layout.batch, 1) for t in self.affine)
             else:
                 factor, offset = factor[:, :1], offset[:, :1]
             X.mul_(factor).add_(offset)

@@ -41,7 +41,7 @@ _ROOMS = {
         "uncertainty_loss",
         "uncertainty_weights_shared",
     ),
-    "models": ("SharedNetClassifier", "SharedNetRegressor"),
+    "models": ("LinearMTL", "SharedNetClassifier", "SharedNetRegressor"),
     "diagnosis": ("Diagnosis", "diagnose"),
     "study": ("Study", "StudyResult"),
     "errors": ("MtlensError",),
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from mtlens.engine import Training as Training
     from mtlens.engine import train as train
     from mtlens.errors import MtlensError as MtlensError
+    from mtlens.models import LinearMTL as LinearMTL
     from mtlens.models import SharedNetClassifier as SharedNetClassifier
     from mtlens.models import SharedNetRegressor as SharedNetRegressor
     from mtlens.nets import Alignment as Alignment

@@ -92,6 +92,8 @@ class LocalExecutor:
                 yield None
                 continue
             stack = busy.pop(worker)
+            if isinstance(answer, str):
+                raise TrainingError(f"training {_described(stack)} failed in a worker:\n{answer}")
             if answer is not None:
                 yield stack, answer
                 continue
@@ -162,8 +164,8 @@ class _Worker:
             send(self._in, request)  # type: ignore[arg-type]
             while True:
                 message, _ = receive(self._out)  # type: ignore[arg-type]
-                if "found" in message:
-                    answers.put((self, message["found"]))
+                if "found" in message or "error" in message:
+                    answers.put((self, message.get("found", message.get("error"))))
                     return
                 send(self._in, {}, {key: offered[key] for key in message["need"]})  # type: ignore[arg-type]
         except (OSError, EOFError, ValueError):
@@ -180,11 +182,15 @@ class _Worker:
                 continue
 
 
-def _killed(stack: Stack, worker: _Worker) -> str:
+def _described(stack: Stack) -> str:
     first = stack.units[0]
+    return f"{len(stack.units)} {first.family} models ({first.method}) of {', '.join(first.tasks[:4])}"
+
+
+def _killed(stack: Stack, worker: _Worker) -> str:
     return (
         f"a worker process was killed {MOST_DEATHS} times (exit {worker.process.returncode}) while it trained "
-        f"{len(stack.units)} {first.family} models of {', '.join(first.tasks[:4])}: probably out of memory. What was "
+        f"{_described(stack)}: probably out of memory. What was "
         "finished is kept. Use fewer workers, smaller capacities, or fewer rows, and run the same command."
     )
 

@@ -136,17 +136,17 @@ def pair_units(pair: tuple[str, str], splits: Iterable[int], settings: Settings)
     return [unit for method in methods for unit in set_units(pair, method, splits, settings)]
 
 
-def together_units(cells: Cells, splits: Iterable[int], settings: Settings) -> list[Unit]:
-    """All tasks together by every method, and all but one by the plain one."""
-    splits = list(splits)
-    found = []
-    if cells.together:
-        for method in settings.methods:
-            found += set_units(cells.together, method, splits, settings)
-    if len(cells.together) > 3:  # of three tasks, all but one are the pairs
-        for name in cells.left_out:
-            rest = tuple(other for other in cells.together if other != name)
-            found += set_units(rest, "plain", splits, settings)
+def together_units(cells: Cells, method: str, splits: Iterable[int], settings: Settings) -> list[Unit]:
+    """All tasks together, by one method."""
+    return set_units(cells.together, method, splits, settings) if cells.together else []
+
+
+def left_out_units(cells: Cells, splits: Iterable[int], settings: Settings) -> list[Unit]:
+    """All tasks but one. Of three tasks those are the pairs, which are planned already."""
+    splits, found = list(splits), []
+    for name in cells.left_out if len(cells.together) > 3 else ():
+        rest = tuple(other for other in cells.together if other != name)
+        found += set_units(rest, "plain", splits, settings)
     return found
 
 

@@ -12,10 +12,10 @@ from mtlens.arrays import Array
 from mtlens.errors import InputError
 from mtlens.study.identity import Fingerprint, task_fingerprints
 from mtlens.study.plan import OFFICIAL
+from mtlens.study.settings import Settings
 from mtlens.tasks import Table, Task, TaskSet
 from mtlens.tasks.splits import Splits
 
-FOLDS = 5  # complete repeats of these: every row is tested equally often
 KEPT = 4  # prepared splits kept in memory
 
 
@@ -39,13 +39,19 @@ class Splitter:
         options: how texts become numbers (``vectors``, ``encoder``).
     """
 
-    def __init__(self, tasks: TaskSet, seed: int, *, official: TaskSet | None = None, options: Any = None) -> None:
+    def __init__(
+        self, tasks: TaskSet, settings: Settings, *, official: TaskSet | None = None, options: Any = None
+    ) -> None:
         self.tasks = tasks
         self.official = official
         self.options = dict(options or {})
-        scheme = "time" if all(task.time is not None for task in tasks) else "kfold"
-        self.splits = Splits(seed=seed, scheme=scheme, outer=20 if scheme == "time" else FOLDS)  # type: ignore[arg-type]
-        self.final = Splits(seed=seed, scheme="official")
+        scheme = settings.scheme
+        if scheme == "auto":
+            scheme = "time" if all(task.time is not None for task in tasks) else "kfold"
+        outer = max(2, round(1 / settings.test)) if scheme == "kfold" else settings.looks[-1]
+        shares = {"valid": settings.valid, "test": settings.test, "least": settings.least}
+        self.splits = Splits(settings.seed, scheme, outer=outer, **shares)  # type: ignore[arg-type]
+        self.final = Splits(settings.seed, "official", **shares)  # type: ignore[arg-type]
         self._kept: OrderedDict[int, Prepared] = OrderedDict()
         self._prints: dict[int, dict[str, Fingerprint]] = {}
         self._plain = all(is_plain(task.X) for task in (*tasks, *(official or ())))

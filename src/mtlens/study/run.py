@@ -18,6 +18,7 @@ from mtlens.study.plan import (
     Unit,
     alone_units,
     cells_for,
+    left_out_units,
     pair_units,
     pairs_to_measure,
     stacks_of,
@@ -100,12 +101,17 @@ class Run:
             self.look()
         return self.tables
 
+    def plan_first_look(self) -> None:
+        """Ask the executor for the first look as a count budget plans it, whatever the clock says."""
+        self.settings = self.settings.but(budget=self.settings.budget.trainings)
+        self._first_look(self.settings.looks[0])
+
     def _first_look(self, n: int) -> None:
         splits = range(n)
         alone = alone_units(self.names, splits, self.settings)
         self.allowance.take(alone, force=True)
         empty = cells_for(self.names, (), self.settings)
-        plain_all = together_units(Cells((), empty.together), splits, self.settings.but(methods=("plain",)))
+        plain_all = together_units(empty, "plain", splits, self.settings)
         first = alone + (plain_all if self.allowance.take(plain_all) else [])
         if self.settings.budget.seconds is None:
             pairs, rest = self._pairs(splits, None), self._rest(empty, splits)
@@ -137,8 +143,9 @@ class Run:
 
     def _rest(self, cells: Cells, splits: Iterable[int]) -> list[Unit]:
         """Leaving one out, and the other methods on all tasks together: what the budget still holds."""
-        units = together_units(cells, splits, self.settings)
-        return units if self.allowance.take(units) else []
+        parts = [left_out_units(cells, splits, self.settings)]
+        parts += [together_units(cells, method, splits, self.settings) for method in self.settings.methods[1:]]
+        return [unit for part in parts if self.allowance.take(part) for unit in part]
 
     def _next_look(self, before: int, n: int) -> bool:
         """More splits for what is still open; False when nothing is, or nothing more fits."""
@@ -152,8 +159,9 @@ class Run:
                 extra += units
                 targets |= set(pair)
         if any(cell.is_open for cell in self.tables.together + self.tables.left_out):
-            units = together_units(self.cells, splits, self.settings) + alone_units(self.names, splits, self.settings)
-            extra += units if self.allowance.take(units) else []
+            units = together_units(self.cells, "plain", splits, self.settings)
+            units += alone_units(self.names, splits, self.settings)
+            extra += (units if self.allowance.take(units) else []) + self._rest(self.cells, splits)
         if extra:
             self.execute(extra)
         return bool(extra)

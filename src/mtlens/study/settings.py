@@ -16,6 +16,7 @@ METHODS = ("plain", "align", "svd", "uncertainty")  # any other name is a TorchJ
 METHODS_ON = ("all", "pairs")
 EXECUTORS = ("local", "here", "ray")
 SMALL = ("refuse", "drop")
+SCHEMES = ("auto", "kfold", "repeated", "time")
 UNITLESS = 0.01  # default margin of metrics without a unit; rmse takes this share of the labels' spread
 MOST_PAIRS = 300  # measured by default; more are screened by the linear core first
 MOST_LEFT_OUT = 12  # leave-one-out of all by default up to this many tasks
@@ -68,6 +69,9 @@ class Settings:
         margin: smallest difference that matters: a number, or one a metric or task; None: 0.01, for rmse 0.01 of the
             labels' standard deviation.
         small: tasks too small to split are refused, or dropped (and said).
+        scheme: of the outer splits: "kfold" (complete repeats of ``1 / test`` folds), "repeated" (drawn independently),
+            "time" (train on the past); "auto" is time when every task has a time column, else kfold.
+        valid, test, least: shares of the rows, and the fewest rows of a class in every part.
     """
 
     seed: int = 0
@@ -88,6 +92,10 @@ class Settings:
     seeds: int = 1
     margin: Any = None
     small: str = "refuse"
+    scheme: str = "auto"
+    valid: float = 0.2
+    test: float = 0.2
+    least: int = 5
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__  # frozen: only this method puts given values into their canonical form
@@ -106,7 +114,7 @@ class Settings:
                 raise unknown("family", family, FAMILIES, "Study")
         if not self.families:
             raise InputError("a study needs at least one family. Use families=('linear', 'trunk').")
-        for what, known in (("methods_on", METHODS_ON), ("small", SMALL)):
+        for what, known in (("methods_on", METHODS_ON), ("small", SMALL), ("scheme", SCHEMES)):
             if getattr(self, what) not in known:
                 raise unknown(what, getattr(self, what), known, "Study")
         for what in ("epochs", "batch", "seeds"):
@@ -124,6 +132,23 @@ class Settings:
                 raise unknown("setting", name, known, "Study")
         return cls(**given)
 
+    @classmethod
+    def from_spec(cls, written: Mapping[str, Any]) -> dict[str, Any]:
+        """The choices among the top-level settings of a SPEC, under the names they have here."""
+        found = {name: written[name] for name in _SAME if written.get(name) is not None}
+        if written.get("capacity") is not None:
+            found.setdefault("capacities", (written["capacity"],))
+        if written.get("lr") is not None:
+            found["learning_rates"] = written["lr"]
+        if written.get("epochs") is not None:
+            epochs = written["epochs"]
+            found["epochs"] = max(epochs) if isinstance(epochs, list) else epochs  # the epoch is chosen up to it
+        if written.get("outer") is not None:
+            found["splits"] = written["outer"]
+        if written.get("splits") in SCHEMES:
+            found["scheme"] = written["splits"]
+        return found
+
     def but(self, **changes: Any) -> Settings:
         return replace(self, **changes)
 
@@ -137,6 +162,9 @@ class Settings:
     def grid(self) -> list[dict[str, Any]]:
         """The configurations of the trunk family: the same list for alone and joint."""
         return [{"capacity": c, "lr": lr} for c in self.capacities for lr in self.learning_rates]
+
+
+_SAME = ("seed", "margin", "budget", "capacities", "trunk", "methods", "families", "batch", "valid", "test", "least")
 
 
 def _numbers(given: Any, what: str, *, whole: bool = False) -> tuple[Any, ...]:
@@ -158,4 +186,4 @@ def _names(given: Any) -> tuple[str, ...]:
 
 def _with_plain(methods: tuple[str, ...]) -> tuple[str, ...]:
     """Plain joint training is always there: it is what methods are compared with."""
-    return methods if "plain" in methods else ("plain", *methods)
+    return ("plain", *(method for method in methods if method != "plain"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from mtlens.tasks.splits import hold_out_official_test
 FEWEST_TASKS = 2
 MOST_TASKS = 200
 LEDGER_FILE = "ledger.sqlite"
-OPTIONS = ("vectors", "encoder")  # how texts become numbers; the rest of a SPEC's top level is Settings
+OPTIONS = ("metric", "vectors", "encoder")  # choices that are no Settings: of the tasks, and how texts become numbers
 
 
 class Study:
@@ -69,11 +69,15 @@ class Study:
         advice: bool = True,
         **choices: Any,
     ) -> None:
-        given = {**getattr(tasks, "settings", {}), **choices}
-        self.options = {name: given.pop(name) for name in OPTIONS if given.get(name) is not None}
-        asked = Settings.of(_known(given, choices))
+        if not isinstance(tasks, TaskSet):
+            raise InputError(f"Study needs a TaskSet, found {type(tasks).__name__}. Use read_tasks or TaskSet([...]).")
+        written = tasks.settings
+        given = {**{name: written.get(name) for name in OPTIONS}, **choices}
+        self.options = {name: value for name in OPTIONS if (value := given.pop(name, None)) is not None}
+        metric = self.options.pop("metric", None)
+        asked = Settings.of({**Settings.from_spec(written), **given})
         self.said: list[str] = []
-        self.tasks, self.official = self._split_off(tasks, asked)
+        self.tasks, self.official = self._split_off(_with_metric(tasks, metric), asked)
         self.out = None if out is None else Path(out)
         self.ledger = ledger
         self.device, self.workers, self.executor = device, workers, executor
@@ -83,10 +87,8 @@ class Study:
 
     def _split_off(self, tasks: TaskSet, settings: Settings) -> tuple[TaskSet, TaskSet | None]:
         """Development rows and the official test set; tasks that cannot be split are refused or dropped."""
-        if not isinstance(tasks, TaskSet):
-            raise InputError(f"Study needs a TaskSet, found {type(tasks).__name__}. Use read_tasks or TaskSet([...]).")
         development, official = hold_out_official_test(tasks)
-        small = Splitter(development, settings.seed).splits.too_small(development)
+        small = Splitter(development, settings).splits.too_small(development)
         if small and settings.small == SMALL[0]:
             shown = "; ".join(f"{name!r}: {reason}" for name, reason in list(small.items())[:5])
             more = f"; and {len(small) - 5} more" if len(small) > 5 else ""
@@ -131,15 +133,26 @@ class Study:
             result.save(self.out)
         return result
 
-    def plan(self) -> dict[str, Any]:
-        """What :meth:`run` would train at its first look, and the most it may train, without training anything."""
+    def plan(self, *, calibrate: bool = True) -> dict[str, Any]:
+        """What :meth:`run` would train at its first look and at most, and (calibrated) how long that takes."""
         from mtlens.study.planning import plan_of
 
-        return plan_of(self)
+        return plan_of(self, calibrate=calibrate)
+
+    def splitter(self) -> Splitter:
+        """The splits of this study."""
+        return Splitter(self.tasks, self.settings, official=self.official, options=self.options)
+
+    @property
+    def worker_count(self) -> int:
+        """How many stacks are trained at a time."""
+        if self.executor != "local" or self.device != "cpu":
+            return 1
+        return self.workers or os.cpu_count() or 1
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[Run]:
-        splitter = Splitter(self.tasks, self.settings.seed, official=self.official, options=self.options)
+        splitter = self.splitter()
         with contextlib.ExitStack() as stack:
             path: str | Path = self.ledger or ":memory:"
             if self.out is not None:
@@ -210,10 +223,11 @@ class Study:
         return found
 
 
-def _known(given: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a study; a SPEC may also hold settings of other commands, a call may not."""
-    known = {f.name for f in fields(Settings)}
-    return {name: value for name, value in given.items() if name in known or name in choices}
+def _with_metric(tasks: TaskSet, metric: str | None) -> TaskSet:
+    """Every task scored by this metric, or each by its own."""
+    if metric is None:
+        return tasks
+    return TaskSet([t.replace(metric=metric) for t in tasks], found=tasks.found, settings=tasks.settings)
 
 
 def _fingerprints(path: Path) -> dict[str, Fingerprint]:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from mtlens.study.plan import Unit
 from mtlens.study.prepare import Prepared
 
+KEPT = ("valid", "test")  # splits whose scores enter the ledger
 PLAIN_WEIGHTING = {"plain": "equal", "align": "equal"}
-ALIGN_EPOCHS = 10  # Algorithm 1 goes on from the plain joint model for this many epochs; so do its controls
 
 
 def reads_tokens(trunk: str) -> bool:
@@ -27,7 +27,8 @@ def training_of(unit: Unit, prepared: Prepared, *, tokens: bool) -> Any:
     plain = Training(tasks, seed=unit.seed, weighting=weighting, **unit.config)
     if unit.method != "align":
         return plain
-    return plain.but(align="fixed", start_from=plain, epochs=min(ALIGN_EPOCHS, plain.epochs))
+    # Algorithm 1 goes on from the plain joint model for as many epochs again; so do its controls.
+    return plain.but(align="fixed", start_from=plain)
 
 
 def run_trunk(units: Sequence[Unit], prepared: Mapping[int, Prepared], *, device: str = "cpu") -> list[dict[str, Any]]:
@@ -38,19 +39,27 @@ def run_trunk(units: Sequence[Unit], prepared: Mapping[int, Prepared], *, device
     trainings = [training_of(unit, prepared[unit.split], tokens=tokens) for unit in units]
     keep: Literal["predictions", "scores"] = "predictions" if any(unit.split < 0 for unit in units) else "scores"
     controls = units[0].method == "align"
-    done = train(trainings, device=device, keep=keep, workers=1, controls=controls)
+    done = train(trainings, device=device, keep=keep, workers=1, controls=controls, progress=False)
+    if any(trained.reason == "interrupted" for trained in done):
+        raise KeyboardInterrupt  # the engine hands back what it has; here a stack is whole or it is not
     return [_found(unit, trained) for unit, trained in zip(units, done, strict=True)]
 
 
 def _found(unit: Unit, trained: Any) -> dict[str, Any]:
-    kept = ("valid", "test")
-    scores = {split: trained.scores[split] for split in kept if split in trained.scores}
+    scores = {split: trained.scores[split] for split in KEPT if split in trained.scores}
     found = {"scores": scores, "seconds": trained.seconds, "reason": "" if trained.ok else trained.reason}
     if trained.controls:
-        found["controls"] = {
-            name: {split: control.scores[split] for split in kept if split in control.scores}
-            for name, control in trained.controls.items()
-        }
+        found["controls"] = {name: _control_scores(control) for name, control in trained.controls.items()}
     if unit.split < 0 and trained.predictions:
         found["predictions"] = {name: values.tolist() for name, values in trained.predictions["test"].items()}
+    return found
+
+
+def _control_scores(control: Any) -> dict[str, dict[str, float]]:
+    """split -> task -> score, of one joint training or of one training a task."""
+    trained = list(control.values()) if isinstance(control, dict) else [control]
+    parts = [(split, one.scores[split]) for one in trained for split in KEPT if split in one.scores]
+    found: dict[str, dict[str, float]] = {}
+    for split, scores in parts:
+        found.setdefault(split, {}).update(scores)
     return found

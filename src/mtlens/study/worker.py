@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections import OrderedDict
 from typing import Any, BinaryIO
 
@@ -28,9 +29,16 @@ def serve() -> None:
             task, _ = receive(requests)
             prepared = {int(split): store.prepared(described) for split, described in task["splits"].items()}
             units = [Unit.read(plain) for plain in task["units"]]
-            send(answers, {"found": bench.run(units, prepared)})
+            send(answers, _answer(bench, units, prepared))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         sys.exit(0)  # the study ended, or was interrupted, or was killed
+
+
+def _answer(bench: Bench, units: list[Unit], prepared: dict[int, Prepared]) -> dict[str, Any]:
+    try:
+        return {"found": bench.run(units, prepared)}
+    except Exception:  # a mistake of ours: the study reports it once instead of trying three workers
+        return {"error": traceback.format_exc()}
 
 
 def _single_thread() -> None:

@@ -1,0 +1,30 @@
+"""``mtlens show``: a run's results again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    why: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Explain one cell: the target and the source.", metavar="TARGET SOURCE"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print verdicts.json (docs/json.md).")] = False,
+) -> None:
+    """Show a finished (or interrupted) study again, or explain one of its cells.
+
+    Example: mtlens show example-study
+    """
+    from mtlens.study.result import StudyResult
+
+    result = StudyResult.open(run)
+    if why is not None:
+        sys.stdout.write(result.why(*why) + "\n")
+        return
+    sys.stdout.write(result.to_json() if as_json else result.table())

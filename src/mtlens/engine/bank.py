@@ -20,6 +20,7 @@ from mtlens.engine.layout import Layout, layout_of
 from mtlens.engine.order import steps_per_epoch
 from mtlens.engine.prepare import Member
 from mtlens.engine.result import Trained
+from mtlens.engine.shelf import Shelf
 from mtlens.engine.stack import Run, Stack
 from mtlens.engine.store import Store
 
@@ -50,6 +51,7 @@ class Progress:
     total: int
     finished: int = 0
     samples: int = 0
+    shelf: Shelf | None = None  # where finished trainings are written
     stop: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -185,6 +187,8 @@ class Bank:
                 trained.scores = {split: own[place] for split, own in by_split.items() if place in own}
                 self._add_kept(trained, stack, place)
             self.results[run.number] = trained
+            if self.progress.shelf is not None:
+                self.progress.shelf.put(trained)
         with self.progress.lock:
             self.progress.finished += len(done)
 

@@ -95,6 +95,14 @@ def has_tree(folder: str | os.PathLike[str], *, name: str = "state") -> bool:
     return (Path(folder) / f"{name}.json").is_file()
 
 
+def remove_tree(folder: str | os.PathLike[str], *, name: str = "state") -> None:
+    """Delete a saved state, if there is one; other files of the folder stay."""
+    (Path(folder) / f"{name}.json").unlink(missing_ok=True)
+    for file in Path(folder).glob(f"{name}-*.safetensors"):
+        if _FILE_NAME.fullmatch(file.name):
+            file.unlink(missing_ok=True)
+
+
 def tree_to_bytes(tree: Tree) -> bytes:
     """A tree as one piece of bytes: JSON, then safetensors. For pipes between our own processes.
 

@@ -14,6 +14,7 @@ from mtlens.engine.layout import is_stackable
 from mtlens.engine.prepare import Member, Preparation
 from mtlens.engine.progress import watcher
 from mtlens.engine.result import Trained, check_keep
+from mtlens.engine.shelf import Shelf
 from mtlens.engine.training import Training
 from mtlens.errors import InputError, unknown
 
@@ -30,6 +31,7 @@ def train(
     progress: bool | None = None,
     workers: int | None = None,
     controls: bool = False,
+    checkpoints: str | os.PathLike[str] | None = None,
 ) -> list[Trained]:
     """Train everything; one result a training, in the order given. A result does not depend on its companions.
 
@@ -44,6 +46,8 @@ def train(
         workers: stacks or processes at a time; None: one a core.
         controls: also train both controls of every training with alignment (``Trained.controls``): the same extra
             epochs without alignment, and every task alone for twice the epochs.
+        checkpoints: a folder for finished trainings (and, every half minute, for those that run one by one). A second
+            call with the same folder reads back what is finished and goes on with the rest, to the same results.
 
     A training whose loss stops being finite ends with that ``reason`` and no scores; the others go on. Ctrl-C ends
     early: what is finished is returned, the rest has reason "interrupted".
@@ -60,7 +64,7 @@ def train(
     given = [trainings] if isinstance(trainings, Training) else list(trainings)
     _check(given, engine, keep)
     workers = _cores() if workers is None else max(1, int(workers))
-    call = _Call(engine, torch.device(device), keep, progress, workers)
+    call = _Call(engine, torch.device(device), keep, progress, workers, checkpoints)
     results = call.run(given)
     if controls:
         from mtlens.engine.controls import add_controls
@@ -72,8 +76,12 @@ def train(
 class _Call:
     """One call of ``train``: runs waves of trainings, bases before those that start from them."""
 
-    def __init__(self, engine: str, device: torch.device, keep: str, progress: bool | None, workers: int) -> None:
+    def __init__(
+        self, engine: str, device: torch.device, keep: str, progress: bool | None, workers: int,
+        checkpoints: str | os.PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
         self.engine, self.device, self.keep, self.progress, self.workers = engine, device, keep, progress, workers
+        self.checkpoints = checkpoints
         self._bases: dict[str, Trained] = {}
 
     def run(self, trainings: Sequence[Training], keep: str | None = None) -> list[Trained]:
@@ -101,16 +109,20 @@ class _Call:
 
     def _wave(self, trainings: Sequence[Training], starts: Sequence[Trained | None], keep: str) -> list[Trained]:
         """Trainings whose starts are all there."""
+        shelf = None if self.checkpoints is None else Shelf(self.checkpoints, keep)
         prepared, results = Preparation(), dict[int, Trained]()
         members: list[tuple[int, Member]] = []
         for number, (training, start) in enumerate(zip(trainings, starts, strict=True)):
-            if start is not None and start.model is None:
+            finished = None if shelf is None else shelf.find(training)
+            if finished is not None:
+                results[number] = finished
+            elif start is not None and start.model is None:
                 results[number] = Trained(training, reason=f"its start ended with: {start.reason}")
             else:
                 members.append((number, prepared.member(training, start)))
         stacked = [pair for pair in members if self._stacks(pair[1])]
         rest = [pair for pair in members if not self._stacks(pair[1])]
-        state = Progress(len(members))
+        state = Progress(len(members), shelf=shelf)
         with watcher(state, self.progress) as watch:
             if stacked:
                 bank = Bank(stacked, device=self.device, keep=keep, workers=self.workers, progress=state)

@@ -39,12 +39,10 @@ class SavedTraining:
 
 
 def save_trained(trained: Trained, path: str | Path) -> Path:
-    """Write model, scores, history and settings to the folder ``path``; returns the folder.
+    """Write model (if it was kept), scores, history and settings to the folder ``path``; returns the folder.
 
     The folder holds JSON and safetensors only. A user's own trunk is saved by its values: loading it takes the factory.
     """
-    model = trained._needed()
-    arrays, meta = model.inputs.state()
     tree = {
         "identity": trained.identity,
         "settings": _plain(trained.training.settings()),
@@ -52,9 +50,7 @@ def save_trained(trained: Trained, path: str | Path) -> Path:
         "history": trained.history,
         "seconds": trained.seconds,
         "reason": trained.reason,
-        "inputs": {"arrays": dict(arrays), "meta": meta},
-        "outputs": {name: _output_tree(output) for name, output in model.outputs.items()},
-        "net": _net_tree(model.net),
+        "model": None if trained.model is None else _model_tree(trained.model),
     }
     save_tree(path, tree, name=NAME)
     return Path(path)
@@ -83,23 +79,31 @@ def trained_identity(path: str | Path) -> str:
 
 
 def _restored(saved: Mapping[str, Any], path: Path, trunk: Any) -> Trained:
+    return Trained(
+        SavedTraining(saved["identity"], dict(saved["settings"])),  # type: ignore[arg-type]
+        scores=saved["scores"],
+        history=saved["history"],
+        model=None if saved["model"] is None else _model(saved["model"], saved["settings"], path, trunk),
+        seconds=saved["seconds"],
+        reason=saved["reason"],
+    )
+
+
+def _model_tree(model: TrainedModel) -> Tree:
+    arrays, meta = model.inputs.state()
+    outputs = {name: _output_tree(output) for name, output in model.outputs.items()}
+    return {"inputs": {"arrays": dict(arrays), "meta": meta}, "outputs": outputs, "net": _net_tree(model.net)}
+
+
+def _model(saved: Mapping[str, Any], settings: Mapping[str, Any], path: Path, trunk: Any) -> TrainedModel:
     inputs = input_map(saved["inputs"]["arrays"], saved["inputs"]["meta"])
-    settings = saved["settings"]
-    family = _family(settings["trunk"], path, trunk)
     dtype = getattr(torch, settings["dtype"])
-    module = family.trunk(inputs.rows, _as_capacity(settings["capacity"])).to(dtype)
+    module = _family(settings["trunk"], path, trunk).trunk(inputs.rows, _as_capacity(settings["capacity"])).to(dtype)
     outputs = {name: Output(o["kind"], o["classes"], o["mean"], o["scale"]) for name, o in saved["outputs"].items()}
     net = _net(module, saved["net"], dtype)
     check_state_dict(saved["net"]["values"], own_values(net), str(path))
     net.load_state_dict(saved["net"]["values"], strict=False)
-    return Trained(
-        SavedTraining(saved["identity"], dict(settings)),  # type: ignore[arg-type]
-        scores=saved["scores"],
-        history=saved["history"],
-        model=TrainedModel(net.eval(), inputs, outputs),
-        seconds=saved["seconds"],
-        reason=saved["reason"],
-    )
+    return TrainedModel(net.eval(), inputs, outputs)
 
 
 def _net_tree(net: MultiTaskNet) -> Tree:

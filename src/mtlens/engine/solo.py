@@ -44,6 +44,7 @@ def train_solo(
     keep: str = "model",
     on_epoch: OnEpoch | None = None,
     folder: str | os.PathLike[str] | None = None,
+    every: float = 30.0,
 ) -> Trained:
     """Train one member from start to end.
 
@@ -52,15 +53,19 @@ def train_solo(
         device: where the net and its data live.
         keep: "model", "predictions" (also) or "scores".
         on_epoch: called after every epoch with the samples it took; False ends the training as "interrupted".
-        folder: of a checkpoint, written after every epoch; a training found there goes on exactly where it stopped.
+        folder: of a checkpoint; a training found there goes on exactly where it stopped.
+        every: least seconds between two checkpoints, which are written at the ends of epochs.
     """
     began = time.perf_counter()
     run = SoloRun(member, device)
     before = run.resume(folder) if folder is not None else 0.0
+    written = began
     while not run.tracker.is_done:
         samples = run.epoch()
-        if folder is not None:
-            run.save(folder, before + time.perf_counter() - began)
+        now = time.perf_counter()
+        if folder is not None and not run.tracker.is_done and now - written >= every:
+            run.save(folder, before + now - began)
+            written = now
         if on_epoch is not None and not on_epoch(samples) and not run.tracker.is_done:
             run.tracker.fail("interrupted")
     if run.best is not None:

@@ -44,7 +44,7 @@ def _settings_of(source: Trained | Training | str | Path) -> Training:
     if isinstance(source, Training):
         return source
     if isinstance(source, (str, Path)):
-        from mtlens.engine.checkpoints import load_trained
+        from mtlens.engine.saving import load_trained
 
         source = load_trained(Path(source))
     if not isinstance(source, Trained):

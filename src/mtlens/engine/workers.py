@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from mtlens.engine.checkpoints import tree_from_bytes, tree_to_bytes
 from mtlens.engine.ending import load_values, net_values
 from mtlens.engine.prepare import Member
 from mtlens.engine.result import Trained
+from mtlens.engine.shelf import Shelf
 from mtlens.engine.solo import train_solo
 from mtlens.errors import TrainingError
 from mtlens.nets.family import ModuleFamily
@@ -72,9 +74,10 @@ def _here(
             if state.stop.is_set():
                 break
             with _one_thread(member):
-                results[number] = train_solo(member, device=str(device), keep=keep, on_epoch=on_epoch)
-            with state.lock:
-                state.finished += 1
+                results[number] = train_solo(
+                    member, device=str(device), keep=keep, on_epoch=on_epoch, folder=_folder(state.shelf, member)
+                )
+            _count(state, results[number])
     except KeyboardInterrupt:
         state.stop.set()
     return results
@@ -148,7 +151,7 @@ class _Crew:
             return
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, self.jobs, self.keep), daemon=True)
+        process = context.Process(target=_work, args=(theirs, self.jobs, self.keep, self.state.shelf), daemon=True)
         with warnings.catch_warnings():  # Python warns that forking a process with threads may lock up: see can_fork
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
@@ -185,13 +188,13 @@ class _Crew:
             self.state.samples += int(body)
         elif kind == _RESULT:
             self.results[number] = _unpacked(body, member)
-            self.state.finished += 1
+            _count(self.state, self.results[number])
             self._give(pipe)
         else:
             raise _told_error(body)
 
 
-def _work(pipe: Connection, jobs: Jobs, keep: str) -> None:
+def _work(pipe: Connection, jobs: Jobs, keep: str, shelf: Shelf | None) -> None:
     """A worker's life. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
@@ -202,10 +205,23 @@ def _work(pipe: Connection, jobs: Jobs, keep: str) -> None:
 
     while place := pipe.recv_bytes():
         try:
-            trained = train_solo(jobs[int(place)][1], keep=keep, on_epoch=on_epoch)
+            member = jobs[int(place)][1]
+            trained = train_solo(member, keep=keep, on_epoch=on_epoch, folder=_folder(shelf, member))
             pipe.send_bytes(_RESULT + _packed(trained))
         except Exception as error:
             pipe.send_bytes(_ERROR + tree_to_bytes({"kind": type(error).__name__, "text": str(error)}))
+
+
+def _folder(shelf: Shelf | None, member: Member) -> Path | None:
+    return None if shelf is None else shelf.place(member.training)
+
+
+def _count(state: Progress, trained: Trained) -> None:
+    """Write down a finished training, then count it."""
+    if state.shelf is not None:
+        state.shelf.put(trained)
+    with state.lock:
+        state.finished += 1
 
 
 def _packed(trained: Trained) -> bytes:

@@ -13,9 +13,9 @@ from html import escape
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 # Okabe and Ito's palette, darkened for white and lightened for black paper so that lines keep 3:1 contrast.
-_LIGHT = ("#0b62a8", "#c2410c", "#0f7b5a", "#8e3b8a", "#8a6500", "#3d7d93", "#a02c48", "#5a5f66")
+LIGHT_COLOURS = ("#0b62a8", "#c2410c", "#0f7b5a", "#8e3b8a", "#8a6500", "#3d7d93", "#a02c48", "#5a5f66")
 _DARK = ("#6cb6ff", "#ff9d5c", "#4fd1a5", "#dd9be0", "#e6c04f", "#8ed1e6", "#ff8fa8", "#b3bac2")
-NUM_COLOURS = len(_LIGHT)
+NUM_COLOURS = len(LIGHT_COLOURS)
 DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 
 
@@ -25,7 +25,7 @@ def _variables(ink: str, muted: str, grid: str, paper: str, better: str, worse: 
     return "".join(f"--mtl-{name}:{value};" for name, value in named.items())
 
 
-_LIGHT_VARIABLES = _variables("#1b1f24", "#57606a", "#d8dee4", "#ffffff", "#2f81c7", "#d9622b", _LIGHT)
+_LIGHT_VARIABLES = _variables("#1b1f24", "#57606a", "#d8dee4", "#ffffff", "#2f81c7", "#d9622b", LIGHT_COLOURS)
 _DARK_VARIABLES = _variables("#e6edf3", "#9aa4af", "#363d46", "#0f1318", "#3b8eea", "#e0703a", _DARK)
 
 CHART_CSS = (

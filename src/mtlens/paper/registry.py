@@ -26,6 +26,7 @@ MODULES = (
     "mtlens.paper.capacity",
     "mtlens.paper.weights",
     "mtlens.paper.theorems",
+    "mtlens.paper.sentiment",
 )
 
 _REGISTRY: dict[str, Experiment] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -61,9 +61,9 @@ def run_jobs(c: SentimentSettings, jobs: Sequence[Job]) -> dict[Job, Reading]:
     if c.workers <= 1:
         return run_here(c, wanted)
     found: dict[Job, Reading] = {}
-    with Pool(c) as pool:
-        for part in pool.stream(wanted):
-            found.update(part)
+    with Pool(c.workers) as pool:
+        for future in as_completed([pool.submit(c, chunk) for chunk in chunks(wanted)]):
+            found.update(future.result())
     return {job: found[job] for job in wanted}
 
 
@@ -75,6 +75,8 @@ def run_here(c: SentimentSettings, jobs: Sequence[Job]) -> dict[Job, Reading]:
     found: dict[Job, Reading] = {}
     starts = list(dict.fromkeys(job.start for job in jobs if job.start is not None))
     for wave in (starts, [job for job in jobs if job not in set(starts)]):
+        if not wave:
+            continue
         trained = train([training_of(c, job, models) for job in wave], device=c.device, progress=False)
         for job, one in zip(wave, trained, strict=True):
             if not one.ok:
@@ -98,7 +100,7 @@ def training_of(c: SentimentSettings, job: Job, models: dict[Job, Any]) -> Any:
         sentence_tasks(c, job.seed, job.duplicates or c.duplicates).subset(job.names),
         trunk=family,
         capacity=job.capacity or c.capacity,
-        align={"plain": None, "align": "joint", "align-fixed": "fixed"}[job.method],  # type: ignore[arg-type]
+        align={"plain": None, "align": "joint", "align-fixed": "fixed"}[job.method],
         lr=c.lr,
         epochs=job.epochs or c.epochs,
         batch=c.batch,
@@ -138,10 +140,9 @@ def factor(covariance: FloatArray) -> FloatArray:
 class Pool:
     """Processes that each train one chunk of jobs after another, on one device together."""
 
-    def __init__(self, c: SentimentSettings) -> None:
-        self.c = c
+    def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-        self._pool = ProcessPoolExecutor(c.workers, mp_context=context, initializer=_one_thread)
+        self._pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread)
 
     def __enter__(self) -> Pool:
         return self
@@ -149,13 +150,15 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def stream(self, jobs: Sequence[Job]) -> Iterator[dict[Job, Reading]]:
-        """Chunks of results as they are finished; jobs with a common start stay in one chunk."""
-        waiting: list[Future[dict[Job, Reading]]] = [
-            self._pool.submit(run_here, self.c, chunk) for chunk in chunks(jobs)
-        ]
-        for future in as_completed(waiting):
-            yield future.result()
+    def submit(self, c: SentimentSettings, chunk: Sequence[Job]) -> Future[dict[Job, Reading]]:
+        """Train some jobs in one of the processes."""
+        return self._pool.submit(run_here, c, chunk)
+
+    def stop(self) -> None:
+        """End the processes without waiting for what they are training."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in list((self._pool._processes or {}).values()):
+            process.terminate()
 
 
 def chunks(jobs: Sequence[Job]) -> list[list[Job]]:

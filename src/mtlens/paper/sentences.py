@@ -82,7 +82,7 @@ class SentimentSettings:
 
 
 def data_folder(given: str = "") -> Path:
-    """The folder of the data sets: as given, else ``$MTLENS_DATA``, else ``shared/data`` here or up to three folders up."""
+    """The folder of the data: as given, else ``$MTLENS_DATA``, else ``shared/data`` here or up to three folders up."""
     here = Path.cwd()
     near = [folder / "shared" / "data" for folder in (here, *here.parents[:3])]
     stated = given or os.environ.get(DATA_VARIABLE, "")

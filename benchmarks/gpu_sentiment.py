@@ -1,0 +1,101 @@
+"""The sentence studies in full on one CUDA card, within a wall-clock limit.
+
+Question: does the full sentiment-pairs (15 pairs, 6 singles, joint and Algorithm 1, 5 seeds, LSTM of width 200) end in
+ten minutes on one card, and what does it say? Many processes share the card, one training each at a time: a single
+LSTM of this size is bound by the launch of its kernels, not by the card. Results are written after every seed, so a
+run that meets its limit keeps the seeds it finished.
+
+    python benchmarks/gpu_sentiment.py sentiment-pairs sentiment-transfer sentiment-capacity --limit 540 --out OUT
+
+Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mtlens.paper import sentiment
+from mtlens.paper.book import as_text, write_results
+from mtlens.paper.registry import Reproduction, experiment, parse_constants
+from mtlens.paper.sentence_jobs import Job, Pool, Reading, chunks
+
+STUDIES: dict[str, tuple[Callable[..., list[Job]], Callable[..., Any]]] = {
+    "sentiment-pairs": (sentiment.pair_jobs, sentiment.pair_outcome),
+    "sentiment-transfer": (sentiment.transfer_jobs, sentiment.transfer_outcome),
+    "sentiment-capacity": (sentiment.capacity_jobs, sentiment.capacity_outcome),
+}
+
+
+def main() -> None:
+    options = _options()
+    began = time.perf_counter()
+    changes = {"device": options.device, "workers": options.workers} | parse_constants(options.set)
+    notes = [f"machine: {_machine(options.device)}; {options.workers} processes; limit {options.limit:g} s"]
+    with Pool(options.workers) as pool:
+        for name in options.names:
+            c = experiment(name).configure(options.setting, seeds=options.seeds, **changes)
+            left = options.limit - (time.perf_counter() - began)
+            notes.append(_study(pool, name, options.setting, c, left, options.out))
+            print(notes[-1], flush=True)
+            options.out.mkdir(parents=True, exist_ok=True)
+            (options.out / f"timing.{options.setting}.txt").write_text("\n".join(notes) + "\n", "utf-8")
+        pool.stop()
+
+
+def _study(pool: Pool, name: str, setting: str, c: Any, limit: float, out: Path) -> str:
+    """One study, seed after seed, until it is done or the limit is met."""
+    jobs_of, outcome_of = STUDIES[name]
+    found: dict[Job, Reading] = {}
+    began, written = time.perf_counter(), 0
+    every: Sequence[Job] = [job for seed in range(c.seed, c.seed + c.seeds) for job in jobs_of(c, seed)]
+    waiting = [pool.submit(c, chunk) for seed in range(c.seed, c.seed + c.seeds) for chunk in chunks(jobs_of(c, seed))]
+    try:
+        for future in as_completed(waiting, timeout=max(limit, 0.001)):
+            found.update(future.result())
+            seeds = len(sentiment.seeds_done(c, found, jobs_of))
+            if seeds > written:
+                written = seeds
+                result = Reproduction(experiment(name), setting, replace(c, seeds=seeds), outcome_of(c, found))
+                write_results(result, out)
+    except TimeoutError:
+        for future in waiting:
+            future.cancel()
+    if written:
+        print(as_text(result), flush=True)
+    seconds = time.perf_counter() - began
+    sum_of = sum(reading.seconds for reading in found.values())
+    return (
+        f"{name} ({setting}): {written} of {c.seeds} seeds, {len(found)} of {len(set(every))} trainings "
+        f"in {seconds:.0f} s (their own times add up to {sum_of:.0f} s)"
+    )
+
+
+def _machine(device: str) -> str:
+    import torch
+
+    card = torch.cuda.get_device_name() if device.startswith("cuda") else "no card"
+    return f"{card}, {os.cpu_count()} cores, torch {torch.__version__}"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=["sentiment-pairs"], choices=list(STUDIES), metavar="NAME")
+    parser.add_argument("--setting", default="corrected", help="corrected, printed or script")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--workers", type=int, default=max(2, (os.cpu_count() or 4) - 2))
+    parser.add_argument("--out", type=Path, default=Path("sentiment-results"))
+    parser.add_argument("--set", action="append", default=[], help="change a constant, as name=value")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

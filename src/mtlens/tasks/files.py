@@ -178,7 +178,7 @@ def _read_delimited(path: Path, layout: Layout) -> Columns:
     dialect = _dialect(text[:_HEAD], path, layout)
     notes: list[str] = []
     table = None
-    if encoding == "utf-8" and '"' not in text:
+    if encoding == "utf-8" and ('"' not in text or not set(layout.apart) & set(dialect.names)):
         table = _read_numbers(source, dialect, layout, _whole_lines(head))
     if table is None:
         data = text.encode() if encoding != "utf-8" else source.all().removeprefix(b"\xef\xbb\xbf")
@@ -284,7 +284,11 @@ def _refuse_repeats(names: Sequence[str], path: Path) -> None:
 
 
 def _read_numbers(source: Source, dialect: _Dialect, layout: Layout, head: bytes) -> Table | None:
-    """All columns but those kept apart as views of one (rows, columns) array; None when a column is not a number."""
+    """All columns but those kept apart as views of one (rows, columns) array; None when a column is not a number.
+
+    Blocks are cut at line ends, which may lie inside quotes: a number then fails to parse, and the general path reads
+    the file. Texts would not fail, so with quotes in sight no column may be kept apart.
+    """
     import pyarrow as pa
     from pyarrow import csv as pacsv
 

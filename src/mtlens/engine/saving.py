@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import nn
 from mtlens.engine.checkpoints import Tree, check_state_dict, load_tree, save_tree
 from mtlens.engine.inputs import input_map
 from mtlens.engine.result import Output, Trained, TrainedModel
+from mtlens.engine.training import Training
 from mtlens.errors import FileError, InputError
 from mtlens.nets.alignment import Alignment
 from mtlens.nets.embedding import own_values
@@ -32,6 +33,20 @@ class SavedTraining:
     def settings(self) -> dict[str, Any]:
         """The settings it was trained with, as ``Training.settings`` gave them."""
         return self.saved
+
+    def __getattr__(self, name: str) -> Any:
+        """A saved setting, as an attribute of ``Training`` is read."""
+        saved = self.__dict__.get("saved", {})
+        if name not in saved or name == "tasks":
+            raise AttributeError(f"a saved training has no {name!r} (its data are not saved)")
+        return saved[name]
+
+    def but(self, *, tasks: Any, **changes: Any) -> Training:
+        """A Training with these settings on ``tasks``; a user's own trunk has to be given again."""
+        kept = {f.name: self.saved[f.name] for f in fields(Training) if f.name not in ("tasks", "trunk", "start_from")}
+        trunk = changes.pop("trunk", None)
+        family = _family(self.saved["trunk"], Path("the saved training"), trunk)
+        return Training(tasks, trunk=family if trunk is None else trunk, **{**kept, **changes})
 
     def __repr__(self) -> str:
         names = "+".join(str(name) for name, _ in self.saved["tasks"])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -91,7 +94,11 @@ class TextFamily(Family):
     def settings(self) -> dict[str, Any]:
         options = {key: list(v) if isinstance(v, tuple) else v for key, v in self.options.items()}
         settings = {"name": self.name, "embeddings": self.embeddings, "width": self.width, **options}
-        return settings if self.vectors is None else {**settings, "vectors": _fingerprint(self.vectors)}
+        return settings if self.vectors is None else {**settings, "vectors": self._vectors_id}
+
+    @cached_property
+    def _vectors_id(self) -> str:
+        return _fingerprint(self.vectors)
 
     def restored(self, settings: Mapping[str, Any]) -> TextFamily:
         """The family with saved settings; its vectors come with the saved featurizer."""
@@ -130,11 +137,15 @@ class TextFamily(Family):
 
 
 def _fingerprint(vectors: Any) -> str:
-    """What tells two sets of vectors apart in a training's identity: a path, or a hash of the numbers."""
-    if isinstance(vectors, (str, bytes)) or hasattr(vectors, "__fspath__"):
-        return str(vectors)
-    numbers = np.asarray(getattr(vectors, "vectors", vectors))
-    return hashlib.sha256(np.ascontiguousarray(numbers).tobytes()).hexdigest()[:16]
+    """What tells two sets of vectors apart in a training's identity: a hash of their content."""
+    whole = hashlib.sha256()
+    if isinstance(vectors, (str, os.PathLike)):
+        file = Path(vectors)
+        whole.update(file.read_bytes() if file.is_file() else str(file).encode())
+    else:
+        whole.update("\0".join(getattr(vectors, "words", ())).encode())
+        whole.update(np.ascontiguousarray(getattr(vectors, "vectors", vectors)).tobytes())
+    return whole.hexdigest()[:24]
 
 
 LSTM = register(TextFamily("lstm"))

@@ -63,6 +63,8 @@ METHODS: list[dict[str, Any]] = [
     {"trunk": "relu"},
     {"trunk": "linear"},
     {"capacity": (19, 6, 5)},
+    {"align": "joint"},
+    {"align": "joint", "penalty": 0.3, "weight_decay": 0.1, "weighting": "uncertainty"},
 ]
 
 

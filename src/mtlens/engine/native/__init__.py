@@ -38,7 +38,8 @@ _POINTER, _INT, _DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 class _Net(ctypes.Structure):
     _fields_ = (
         ("depth", _INT), ("width", _INT * (MOST_LAYERS + 1)), ("relu", _INT), ("bias", _INT), ("tasks", _INT),
-        ("columns", _INT), ("mode", _INT), ("batch", _INT), ("rows", _INT), ("kind", _POINTER), ("classes", _POINTER),
+        ("columns", _INT), ("mode", _INT), ("batch", _INT), ("rows", _INT), ("align", _INT),
+        ("kind", _POINTER), ("classes", _POINTER),
     )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ class _Data(ctypes.Structure):
 
 
 class _Recipe(ctypes.Structure):
-    _fields_ = (*((name, _DOUBLE) for name in ("lr", "beta1", "beta2", "eps", "decay")), ("decoupled", _INT))
+    _fields_ = (*((name, _DOUBLE) for name in ("lr", "beta1", "beta2", "eps", "decay", "penalty")), ("decoupled", _INT))
 
 
 class _State(ctypes.Structure):
@@ -59,7 +60,8 @@ class _State(ctypes.Structure):
         for name in (
             "trunk", "trunk_first", "trunk_second", "heads", "heads_first", "heads_second",
             "log_vars", "log_vars_grad", "log_vars_first", "log_vars_second",
-            "trunk_steps", "head_steps", "log_vars_steps", "loss",
+            "align", "align_first", "align_second",
+            "trunk_steps", "head_steps", "log_vars_steps", "align_steps", "loss",
         )
     )  # fmt: skip
 
@@ -81,13 +83,17 @@ def is_built() -> bool:
 
 
 def can_run(layout: Layout, trunk: StackedTrunk, device: torch.device) -> bool:
-    """Whether the compiled steps do what a stack asks for: dense trunks trained whole by Adam, without alignment."""
+    """Whether the compiled steps do what a stack asks for: dense trunks, trained whole by Adam.
+
+    Alignments are within it when they are full matrices trained with everything else, not in turn (Algorithm 1 with
+    the trunk fixed) and not of low rank.
+    """
     return (
         os.environ.get("MTLENS_NATIVE", "1") != "0"
         and device.type == "cpu"
         and isinstance(trunk, StackedDense)
         and len(trunk.widths) - 1 <= MOST_LAYERS
-        and layout.align is None
+        and (layout.align is None or (layout.align == "joint" and layout.align_rank is None))
         and not layout.freeze
         and layout.optimizer in ("adam", "adamw")
         and is_built()
@@ -101,7 +107,9 @@ def run_steps(stack: Stack, place: int, count: int, *, instructions: int = BEST_
     run = stack.runs[place]
     assert run is not None
     training, layout = run.member.training, stack.layout
-    recipe = _Recipe(training.lr, BETA1, BETA2, EPS, training.weight_decay, layout.optimizer == "adamw")
+    recipe = _Recipe(
+        training.lr, BETA1, BETA2, EPS, training.weight_decay, training.penalty, layout.optimizer == "adamw"
+    )
     kinds = torch.tensor([KINDS[slot.task.kind] for slot in run.member.slots])
     classes = torch.tensor([slot.columns for slot in run.member.slots])
     net = _net(stack, kinds, classes)
@@ -124,7 +132,7 @@ def _net(stack: Stack, kinds: Tensor, classes: Tensor) -> _Net:
     rows = int(stack.index.shape[2])
     return _Net(
         len(trunk.widths) - 1, widths, trunk.relu, trunk.bias, layout.num_tasks, layout.columns,
-        MODES[layout.mode], layout.batch, rows, kinds.data_ptr(), classes.data_ptr(),
+        MODES[layout.mode], layout.batch, rows, layout.align is not None, kinds.data_ptr(), classes.data_ptr(),
     )  # fmt: skip
 
 
@@ -142,21 +150,20 @@ def _data(stack: Stack, place: int) -> _Data:
 
 
 def _state(stack: Stack, place: int) -> _State:
-    trunk, heads, log_vars = (stack.parts.get(name) for name in ("trunk", "heads", "log_vars"))
-    assert trunk is not None and heads is not None
-    own = _tensors(log_vars) if log_vars is not None else ()
-    learned = [_at(tensor, place) for tensor in own] or [None] * 4
-    value, grad, first, second = learned
+    trunk, heads, log_vars, align = (stack.parts.get(name) for name in ("trunk", "heads", "log_vars", "align"))
     return _State(
-        *(_at(tensor, place) for part in (trunk, heads) for tensor in (part.value, part.first, part.second)),
-        value, grad, first, second,
-        _at(trunk.steps, place), _at(heads.steps, place), _at(log_vars.steps, place) if log_vars is not None else None,
+        *_moments(trunk, place), *_moments(heads, place),
+        *(_at(getattr(log_vars, name), place) if log_vars else None for name in ("value", "grad", "first", "second")),
+        *_moments(align, place),
+        *(_at(part.steps, place) if part else None for part in (trunk, heads, log_vars, align)),
         _at(stack.loss, place),
     )  # fmt: skip
 
 
-def _tensors(part: Part) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return part.value, part.grad, part.first, part.second
+def _moments(part: Part | None, place: int) -> list[Any]:
+    if part is None:
+        return [None] * 3
+    return [_at(tensor, place) for tensor in (part.value, part.first, part.second)]
 
 
 def _at(tensor: Tensor, *place: int) -> Any:

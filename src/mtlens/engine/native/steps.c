@@ -16,6 +16,7 @@ typedef struct {
   int64_t relu, bias;
   int64_t tasks, columns;                 // slots, and outputs of every head (padded to the most)
   int64_t mode, batch, rows;              // rows of a step: batch, or tasks * batch for EACH
+  int64_t align;                          // 1: every slot maps its inputs by a matrix of its own (never SHARED)
   const int64_t *kind, *classes;          // per slot
 } Net;
 
@@ -29,7 +30,7 @@ typedef struct {
 } Data;
 
 typedef struct {
-  double lr, beta1, beta2, eps, decay;
+  double lr, beta1, beta2, eps, decay, penalty;
   int64_t decoupled;                      // 1: adamw
 } Recipe;
 
@@ -37,7 +38,8 @@ typedef struct {
   void *trunk, *trunk_first, *trunk_second;
   void *heads, *heads_first, *heads_second;
   void *log_vars, *log_vars_grad, *log_vars_first, *log_vars_second;  // NULL unless learned
-  float *trunk_steps, *head_steps, *log_vars_steps;
+  void *align, *align_first, *align_second;                           // NULL unless aligned
+  float *trunk_steps, *head_steps, *log_vars_steps, *align_steps;
   void *loss;                          // the sum over steps is added here
 } State;
 

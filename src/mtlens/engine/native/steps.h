@@ -121,7 +121,7 @@ typedef struct {
   REAL *p, *g, *m, *v;
 } NAME(Four);
 
-static void NAME(copy_in)(long rows, long columns, const REAL *from, long ldf, REAL *to, long ldt) {
+static void NAME(copy_rows)(long rows, long columns, const REAL *from, long ldf, REAL *to, long ldt) {
   for (long i = 0; i < rows; i++) memcpy(to + i * ldt, from + i * ldf, columns * sizeof(REAL));
 }
 
@@ -131,7 +131,9 @@ typedef struct {
   long pad[MOST_LAYERS + 1];                        // units of a layer, padded; pad[0] is the padded input width
   long weight[MOST_LAYERS], bias[MOST_LAYERS];      // where a layer begins in the trunk's padded values
   long trunk_size, heads_size, feature_pad;         // heads: T*C rows of feature_pad weights; biases apart
-  NAME(Four) trunk, heads, head_bias;
+  long align_size;                                  // of one slot's matrix
+  NAME(Four) trunk, heads, head_bias, align;         // align: T matrices, inputs x pad[0]
+  REAL *given;                                      // inputs before alignment (rows x pad[0]); act[0] without it
   REAL *act[MOST_LAYERS + 1], *grad[MOST_LAYERS + 1];  // activations (rows x pad) and their gradients
   REAL *turned;                                     // a transposed weight matrix
   REAL *raw, *slope;                                // outputs (rows x width of a block) and dL/doutputs
@@ -158,15 +160,16 @@ static long NAME(lay_out)(NAME(Member) * me, const Net *net, REAL *memory) {
     me->bias[l] = at;
     at += net->bias ? me->pad[l + 1] : 0;
     long area = me->pad[l + 1] * me->pad[l];
-    if (l && area > widest) widest = area;
+    if ((l || net->align) && area > widest) widest = area;
   }
   me->trunk_size = at;
   me->feature_pad = me->pad[net->depth];
   long outputs = net->tasks * net->columns, rows = net->rows;
   me->heads_size = outputs * me->feature_pad;
-  NAME(Four) *parts[3] = {&me->trunk, &me->heads, &me->head_bias};
-  long sizes[3] = {me->trunk_size, me->heads_size, outputs};
-  for (int k = 0; k < 3; k++) {
+  me->align_size = net->align ? net->width[0] * me->pad[0] : 0;
+  NAME(Four) *parts[4] = {&me->trunk, &me->heads, &me->head_bias, &me->align};
+  long sizes[4] = {me->trunk_size, me->heads_size, outputs, net->tasks * me->align_size};
+  for (int k = 0; k < 4; k++) {
     TAKE(parts[k]->p, sizes[k]);
     TAKE(parts[k]->g, sizes[k]);
     TAKE(parts[k]->m, sizes[k]);
@@ -174,8 +177,10 @@ static long NAME(lay_out)(NAME(Member) * me, const Net *net, REAL *memory) {
   }
   for (long l = 0; l <= net->depth; l++) {
     TAKE(me->act[l], rows * me->pad[l]);
-    TAKE(me->grad[l], l ? rows * me->pad[l] : 0);
+    TAKE(me->grad[l], l || net->align ? rows * me->pad[l] : 0);
   }
+  me->given = me->act[0];
+  if (net->align) TAKE(me->given, rows * me->pad[0]);
   TAKE(me->turned, widest);
   TAKE(me->raw, rows * outputs);
   TAKE(me->slope, rows * outputs);
@@ -192,9 +197,9 @@ static void NAME(move)(NAME(Member) * me, REAL *stack_trunk, REAL *stack_heads, 
   for (long l = 0; l < net->depth; l++) {
     long in = net->width[l], units = net->width[l + 1], pad = me->pad[l + 1];
     if (out)
-      NAME(copy_in)(in, units, trunk + me->weight[l], pad, row, units);
+      NAME(copy_rows)(in, units, trunk + me->weight[l], pad, row, units);
     else
-      NAME(copy_in)(in, units, row, units, trunk + me->weight[l], pad);
+      NAME(copy_rows)(in, units, row, units, trunk + me->weight[l], pad);
     row += in * units;
     if (net->bias) {
       if (out)
@@ -217,13 +222,22 @@ static void NAME(move)(NAME(Member) * me, REAL *stack_trunk, REAL *stack_heads, 
   }
 }
 
+// The same for the alignments; they are absent (NULL) in most stacks.
+static void NAME(move_align)(NAME(Member) * me, REAL *stack, REAL *mine, int out) {
+  long d = me->net->width[0], pad = me->pad[0], rows = stack ? me->net->tasks * d : 0;
+  if (out)
+    NAME(copy_rows)(rows, d, mine, pad, stack, d);
+  else
+    NAME(copy_rows)(rows, d, stack, d, mine, pad);
+}
+
 static void NAME(gather)(NAME(Member) * me, const Data *data, const int *rows, long active) {
   const Net *net = me->net;
   const long d = net->width[0], pad = me->pad[0], batch = net->batch;
   const REAL *X = data->X;
   for (long r = 0; r < net->rows; r++) {
     const REAL *from = X + (long)rows[r] * d;
-    REAL *to = me->act[0] + r * pad;
+    REAL *to = me->given + r * pad;
     if (!data->factor) {
       memcpy(to, from, d * sizeof(REAL));
       continue;
@@ -231,6 +245,34 @@ static void NAME(gather)(NAME(Member) * me, const Data *data, const int *rows, l
     long slot = net->mode == MIXED ? active : net->mode == EACH ? r / batch : 0;
     const REAL *factor = (const REAL *)data->factor + slot * d, *offset = (const REAL *)data->offset + slot * d;
     for (long j = 0; j < d; j++) to[j] = from[j] * factor[j] + offset[j];
+  }
+}
+
+// Rows of slot t are t*batch.. for EACH; a MIXED step has only those of the active slot.
+static long NAME(first_row)(const Net *net, long t) { return net->mode == EACH ? t * net->batch : 0; }
+
+static void NAME(align_inputs)(NAME(Member) * me, long first, long slots) {
+  const long d = me->net->width[0], pad = me->pad[0];
+  for (long t = first; t < first + slots; t++) {
+    long at = NAME(first_row)(me->net, t) * pad;
+    NAME(product)(me->net->batch, pad, d, me->given + at, pad, 1, me->align.p + t * me->align_size, pad,
+                  me->act[0] + at, pad);
+  }
+}
+
+// dR = X^T G + 2 penalty (R - I), with G the gradient of the aligned inputs.
+static void NAME(align_backward)(NAME(Member) * me, double penalty, long first, long slots) {
+  const long d = me->net->width[0], pad = me->pad[0];
+  for (long t = first; t < first + slots; t++) {
+    long at = NAME(first_row)(me->net, t) * pad;
+    REAL *slope = me->align.g + t * me->align_size, *R = me->align.p + t * me->align_size;
+    NAME(product)(d, pad, me->net->batch, me->given + at, 1, pad, me->grad[0] + at, pad, slope, pad);
+    if (penalty == 0) continue;
+    const REAL pull = (REAL)(2 * penalty);
+    for (long i = 0; i < d; i++) {
+      for (long j = 0; j < d; j++) slope[i * pad + j] += pull * R[i * pad + j];
+      slope[i * pad + i] -= pull;
+    }
   }
 }
 
@@ -319,7 +361,7 @@ static void NAME(backward)(NAME(Member) * me) {
     if (net->relu) NAME(zero_where_off)(net->rows * pad, upper, me->act[l + 1]);
     NAME(product)(in, pad, net->rows, me->act[l], 1, below, upper, pad, me->trunk.g + me->weight[l], pad);
     if (net->bias) NAME(column_sums)(net->rows, pad, upper, me->trunk.g + me->bias[l]);
-    if (!l) break;
+    if (!l && !net->align) break;
     NAME(transpose)(in, net->width[l + 1], me->trunk.p + me->weight[l], pad, me->turned, below);
     NAME(product)(net->rows, below, net->width[l + 1], upper, pad, 1, me->turned, below, me->grad[l], below);
   }
@@ -337,6 +379,11 @@ static void NAME(update)(NAME(Member) * me, const Recipe *recipe, State *state, 
     NAME(adam)(C * pad, me->heads.p + w, me->heads.g + w, me->heads.m + w, me->heads.v + w, recipe, recipe->decay, steps);
     NAME(adam)(C, me->head_bias.p + b, me->head_bias.g + b, me->head_bias.m + b, me->head_bias.v + b, recipe,
                recipe->decay, steps);
+    if (net->align) {
+      long a = t * me->align_size;
+      NAME(adam)(me->align_size, me->align.p + a, me->align.g + a, me->align.m + a, me->align.v + a, recipe, 0,
+                 state->align_steps[t] += 1);
+    }
     if (state->log_vars) {
       REAL *s = state->log_vars, *g = state->log_vars_grad, *m = state->log_vars_first, *v = state->log_vars_second;
       double count_ = state->log_vars_steps[t] += 1;
@@ -357,6 +404,9 @@ static int NAME(mtlens_steps)(const Net *net, const Data *data, const Recipe *re
   NAME(move)(&me, state->trunk, state->heads, me.trunk.p, me.heads.p, me.head_bias.p, 0);
   NAME(move)(&me, state->trunk_first, state->heads_first, me.trunk.m, me.heads.m, me.head_bias.m, 0);
   NAME(move)(&me, state->trunk_second, state->heads_second, me.trunk.v, me.heads.v, me.head_bias.v, 0);
+  NAME(move_align)(&me, state->align, me.align.p, 0);
+  NAME(move_align)(&me, state->align_first, me.align.m, 0);
+  NAME(move_align)(&me, state->align_second, me.align.v, 0);
 
   REAL *log_var_grad = state->log_vars ? state->log_vars_grad : NULL, *loss = state->loss;
   for (long step = 0; step < count; step++) {
@@ -367,6 +417,7 @@ static int NAME(mtlens_steps)(const Net *net, const Data *data, const Recipe *re
     if (net->mode == MIXED) first = active, slots = 1;
 
     NAME(gather)(&me, data, index, active);
+    if (net->align) NAME(align_inputs)(&me, first, slots);
     NAME(forward)(&me);
     if (net->mode == EACH)
       for (long t = 0; t < net->tasks; t++)
@@ -377,12 +428,16 @@ static int NAME(mtlens_steps)(const Net *net, const Data *data, const Recipe *re
     for (long t = first; t < first + slots; t++) total += me.losses[t];
     loss[0] += total;
     NAME(backward)(&me);
+    if (net->align) NAME(align_backward)(&me, recipe->penalty, first, slots);
     NAME(update)(&me, recipe, state, first, slots);
   }
 
   NAME(move)(&me, state->trunk, state->heads, me.trunk.p, me.heads.p, me.head_bias.p, 1);
   NAME(move)(&me, state->trunk_first, state->heads_first, me.trunk.m, me.heads.m, me.head_bias.m, 1);
   NAME(move)(&me, state->trunk_second, state->heads_second, me.trunk.v, me.heads.v, me.head_bias.v, 1);
+  NAME(move_align)(&me, state->align, me.align.p, 1);
+  NAME(move_align)(&me, state->align_first, me.align.m, 1);
+  NAME(move_align)(&me, state->align_second, me.align.v, 1);
   free(memory);
   return 0;
 }

@@ -1,21 +1,151 @@
-"""Why a cell hurts: named only on a measured contrast."""
+"""Why a cell hurts: each component the paper names is named here only on a measured contrast.
+
+For a cell that hurts, the joint training is repeated with one thing changed: four times the capacity, aligned
+(Algorithm 1, against the same epochs without alignment), the source's loss at a quarter, the source's labels cleaned
+of noise, the sizes made equal. A cause is named when the change takes away a part of the harm that is significant
+(adjusted over the contrasts of the cell) and at least the margin.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mtlens.study.cells import Cell
+from mtlens.study.contrasts import ALIGNED, CAPACITY, CLEANED, CONTRASTS, EQUALISED, LARGER, REWEIGHTED
+from mtlens.study.plan import Unit, config_units
+from mtlens.study.statistics import ERROR, benjamini_hochberg, compare_splits
+
+if TYPE_CHECKING:
+    from mtlens.study.run import Run
 
 NOT_ESTABLISHED = "not established"
+NAMES = {
+    CAPACITY: "too little capacity", ALIGNED: "different covariances", REWEIGHTED: "weighting of the losses",
+    CLEANED: "label noise of the source", EQUALISED: "unequal sizes",
+}  # fmt: skip
+MOST_CELLS = 6  # cells explained by default: the most harmful ones
+MOST_SPLITS = 10
+WITHOUT = "same epochs, no alignment"  # the engine's name for the control of an aligned training
+
+
+def find_causes(run: Run) -> list[dict[str, Any]]:
+    """Measure the contrasts of the most harmful cells; sets ``cause`` on every cell that hurts."""
+    harmful = sorted((c for c in run.tables.pairs if c.verdict == "hurts"), key=lambda c: float(c.differences.mean()))
+    found = []
+    for number, cell in enumerate(harmful):
+        cell.cause = NOT_ESTABLISHED
+        is_network = cell.families.count("trunk") * 2 > cell.n
+        if number >= MOST_CELLS or not is_network:
+            continue
+        contrasts = measure(run, cell)
+        named = [contrast["cause"] for contrast in contrasts if contrast["established"]]
+        cell.cause = " + ".join(named) if named else NOT_ESTABLISHED
+        found.append({"target": cell.target, "source": cell.source, "cause": cell.cause, "contrasts": contrasts})
+    return found
+
+
+def measure(run: Run, cell: Cell) -> list[dict[str, Any]]:
+    """All contrasts of one cell that apply and that the budget still holds."""
+    splits = range(min(cell.n, MOST_SPLITS))
+    measured = []
+    for contrast in CONTRASTS:
+        if contrast == EQUALISED and not _source_is_larger(run, cell):
+            continue
+        units = contrast_units(run, cell, contrast, splits)
+        if not run.allowance.take(units):
+            continue
+        run.execute(units)
+        measured.append((contrast, _gains(run, cell, contrast, splits)))
+    return _judged(run, cell, [(name, gains) for name, gains in measured if len(gains) >= 2])
+
+
+def contrast_units(run: Run, cell: Cell, contrast: str, splits: Sequence[int]) -> list[Unit]:
+    """The trainings of a contrast: the pair with one thing changed, and alone where that changes alone too."""
+    pair = tuple(name for name in run.names if name in (cell.target, cell.source))
+    units = config_units("trunk", contrast, pair, splits, run.settings)
+    if contrast == CAPACITY:
+        return units + config_units("trunk", contrast, (cell.target,), splits, run.settings)
+    if contrast == ALIGNED:
+        return units
+    named = ("target", cell.target)
+    return [
+        Unit(u.family, u.method, u.tasks, u.split, u.seed, tuple(sorted((*u.settings, named)))) for u in units
+    ]  # fmt: skip
+
+
+def _source_is_larger(run: Run, cell: Cell) -> bool:
+    rows = {name: int(run.tasks[name].labelled.sum()) for name in (cell.target, cell.source)}
+    return rows[cell.source] > LARGER * rows[cell.target]
+
+
+def _gains(run: Run, cell: Cell, contrast: str, splits: Sequence[int]) -> list[float]:
+    """By how much the change lessens the harm, split by split (positive: it does)."""
+    pair, target, evidence = (cell.target, cell.source), cell.target, run.evidence
+    ordered = tuple(name for name in run.names if name in pair)
+    found = []
+    for split in splits:
+        joint, alone = evidence.joint("trunk", pair, target, split), evidence.alone("trunk", target, split)
+        varied = evidence.joint("trunk", pair, target, split, contrast)
+        base = evidence.choice("trunk", contrast, (target,), target, split) if contrast == CAPACITY else alone
+        if contrast == ALIGNED:
+            joint, base = evidence.choice("trunk", contrast, ordered, target, split, WITHOUT), alone
+        if varied is None or base is None or joint is None or alone is None:
+            break
+        found.append((varied.test - base.test) - (joint.test - alone.test))
+    return found
+
+
+def _judged(run: Run, cell: Cell, measured: Sequence[tuple[str, list[float]]]) -> list[dict[str, Any]]:
+    ratio, harm = run.judge.ratio(cell.target), float(cell.differences.mean())
+    comparisons = [compare_splits(gains, ratio, balanced=run.judge.balanced) for _, gains in measured]
+    adjusted = benjamini_hochberg([float(c.p) for c in comparisons]) if comparisons else np.empty(0)
+    return [
+        {
+            "contrast": name, "cause": NAMES[name], "harm": harm, "gain": float(c.difference), "low": float(c.low),
+            "high": float(c.high), "n": c.n, "p_adjusted": float(p),
+            "established": bool(p <= ERROR and float(c.difference) >= cell.margin),
+        }
+        for (name, _), c, p in zip(measured, comparisons, adjusted.tolist(), strict=True)
+    ]  # fmt: skip
 
 
 def explain(cell: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
-    """One cell in words."""
+    """One cell in words, with its measured contrasts."""
     target, source = cell["target"], cell["source"]
+    if target == source:
+        return f"{target!r} alone scores {cell['score']}: the baseline of its row."
     if cell["difference"] is None:
         needed = cell["runs_needed"]
         return f"{target!r} was not trained together with {source!r}; {needed} splits would be a start."
+    interval = "" if cell["low"] is None else f"95 %: {cell['low']:+.4f} to {cell['high']:+.4f}, "
     lines = [
-        f"joining {source!r} changes {target!r} by {cell['difference']:+.4f} "
-        f"(95 %: {cell['low']:+.4f} to {cell['high']:+.4f}, n = {cell['n']}): {cell['verdict']}."
+        f"joining {source!r} changes {target!r} by {cell['difference']:+.4f} ({interval}n = {cell['n']}, "
+        f"adjusted p = {cell['p_adjusted']:.2g}, margin {cell['margin']:g}): {cell['verdict']}.",
+        f"measured with the {cell['family']} family ({_families(cell['families'])}), chosen on validation rows.",
     ]
+    if cell["verdict"] == "undecided":
+        lines.append(f"to decide it: {_needed(cell['runs_needed'])}.")
+    if cell["verdict"] == "hurts":
+        lines.append(f"cause: {cell['cause'] or NOT_ESTABLISHED}.")
+    known = next((c for c in causes if c["target"] == target and c["source"] == source), None)
+    lines += [_contrast_line(contrast) for contrast in known["contrasts"]] if known else []
     return "\n".join(lines)
+
+
+def _families(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} on {count} splits" for name, count in counts.items())
+
+
+def _needed(needed: int | str) -> str:
+    return f"about {needed} more splits" if isinstance(needed, int) else "more rows; splits cannot help"
+
+
+def _contrast_line(c: Mapping[str, Any]) -> str:
+    word = "established" if c["established"] else NOT_ESTABLISHED
+    return (
+        f"  {c['contrast']}: takes away {c['gain']:+.4f} of the harm of {-c['harm']:.4f} "
+        f"({c['low']:+.4f} to {c['high']:+.4f}, n = {c['n']}); {c['cause']}: {word}."
+    )

@@ -95,6 +95,19 @@ class Evidence:
                 best = Choice(valid, test, dict(config), len(configs))
         return best
 
+    def predictions(self, family: str, members: Sequence[str], target: str, split: int) -> FloatArray | None:
+        """Test predictions of the chosen configuration (its first seed), where the ledger keeps them."""
+        chosen = self.joint(family, members, target, split)
+        if chosen is None:
+            return None
+        others = tuple(name for name in members if name != target)
+        tasks = (target, *others) if family == "linear" else tuple(n for n in self.names if n in {target, *others})
+        for config, seeds in self._found[family, "plain", tasks, split].items():
+            if dict(config) == dict(chosen.config):
+                kept = seeds[min(seeds)].scores.get("predictions", {}).get(target)
+                return None if kept is None else np.asarray(kept, np.float64)
+        return None
+
     def family(self, target: str, split: int, families: Sequence[str]) -> str | None:
         """The family whose alone model validates best for this target on this split, of those that are finished."""
         found = {family: self.alone(family, target, split) for family in families}

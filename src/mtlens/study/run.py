@@ -77,6 +77,7 @@ class Run:
         self.interrupted = False
         self.units: dict[Unit, None] = {}
         self.seconds = 0.0
+        self.said: list[str] = []
         self.reused = 0
         self.failed = 0
         self._began = time.monotonic()
@@ -285,6 +286,11 @@ class Run:
     def _time_left(self) -> float:
         limit = self.settings.budget.seconds
         return float("inf") if limit is None else limit - (time.monotonic() - self._began)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be trained: interrupted, or out of time."""
+        return self.interrupted or self._out_of_time()
 
     def _out_of_time(self) -> bool:
         return self._time_left() <= 0

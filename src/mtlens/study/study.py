@@ -127,7 +127,7 @@ class Study:
         """Measure, judge, and write the folder. Interrupting ends with what is known by then."""
         with self._running() as run:
             run.go()
-            verdicts = verdicts_of(run, self.said, official=self.official is not None, advice=self.advice)
+            verdicts = verdicts_of(run, self.said, official=self.official is not None)
         result = StudyResult(verdicts, self.out)
         if self.out is not None:
             result.save(self.out)

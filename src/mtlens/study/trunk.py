@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from mtlens.study.contrasts import CONTRASTS, changed
 from mtlens.study.plan import Unit
 from mtlens.study.prepare import Prepared
 
 KEPT = ("valid", "test")  # splits whose scores enter the ledger
-PLAIN_WEIGHTING = {"plain": "equal", "align": "equal"}
+EQUAL = ("plain", *CONTRASTS)  # methods that are not the name of a weighting
 
 
 def reads_tokens(trunk: str) -> bool:
@@ -23,8 +24,10 @@ def training_of(unit: Unit, prepared: Prepared, *, tokens: bool) -> Any:
     from mtlens.engine import Training
 
     tasks = prepared.for_family("trunk", tokens=tokens).subset(unit.tasks)
-    weighting = PLAIN_WEIGHTING.get(unit.method, unit.method)
-    plain = Training(tasks, seed=unit.seed, weighting=weighting, **unit.config)
+    tasks, settings = changed(unit.method, tasks, unit.config)
+    if unit.method not in EQUAL:
+        settings.setdefault("weighting", unit.method)
+    plain = Training(tasks, seed=unit.seed, **settings)
     if unit.method != "align":
         return plain
     # Algorithm 1 goes on from the plain joint model for as many epochs again; so do its controls.

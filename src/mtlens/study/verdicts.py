@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from mtlens.study.causes import find_causes
 from mtlens.study.cells import Cell
 from mtlens.study.curves import capacity_curves, capacity_summary, method_table
+from mtlens.study.official import official_test
 from mtlens.study.plan import count_trainings
 from mtlens.study.run import Run
 from mtlens.study.statistics import compare_splits
@@ -15,8 +17,12 @@ from mtlens.study.statistics import compare_splits
 FORMAT = 1
 
 
-def verdicts_of(run: Run, said: list[str], *, official: bool, advice: bool) -> dict[str, Any]:
-    """Everything a study found, as JSON. Only ``cost`` depends on the machine."""
+def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:
+    """Everything a study found, as JSON. Only ``cost`` depends on the machine.
+
+    The causes of harm and the official test set are measured here, after the verdicts and not after an interruption.
+    """
+    causes, tested = _afterwards(run, official=official)
     names = run.names
     ratio, balanced = run.judge.ratio, run.judge.balanced
     members = run.cells.together or names
@@ -32,14 +38,27 @@ def verdicts_of(run: Run, said: list[str], *, official: bool, advice: bool) -> d
         "methods": method_table(run.evidence, members, run.settings, ratio, balanced=balanced),
         "groups": None,
         "advice": None,
-        "causes": [],
-        "official_test": None,
+        "causes": causes,
+        "official_test": tested,
         "screening": run.screening.as_dict(),
         "settings": run.settings.describe(),
-        "said": list(said),
+        "said": [*said, *run.said],
         "cost": cost(run),
     }
     return verdicts
+
+
+def _afterwards(run: Run, *, official: bool) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    if run.is_over:
+        return [], None
+    causes: list[dict[str, Any]] = []
+    tested = None
+    try:
+        causes = find_causes(run)
+        tested = official_test(run) if official and not run.is_over else None
+    except KeyboardInterrupt:
+        run.interrupted = True
+    return causes, tested
 
 
 def task_facts(run: Run, name: str) -> dict[str, Any]:

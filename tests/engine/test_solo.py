@@ -118,7 +118,7 @@ def test_text_families_train_alike_in_any_company(family: str, texts: TaskSet, v
 
 @pytest.mark.parametrize("mode", ["frozen", "dense", "rowwise"])
 def test_embeddings_move_only_when_trained(mode: Any, texts: TaskSet, vectors: EmbeddingTable) -> None:
-    family = TextFamily("average", embeddings=mode, vectors=vectors)
+    family = TextFamily("cnn", embeddings=mode, vectors=vectors)
     training = Training(texts, family, 4, epochs=2, lr=0.01, dtype="float64")
     run = SoloRun(Preparation().member(training))
     before = run.net.trunk.embedding.weight.detach().clone()
@@ -395,3 +395,47 @@ def test_ctrl_c_keeps_what_is_finished(texts: TaskSet, monkeypatch: pytest.Monke
     monkeypatch.setattr(workers, "train_solo", interrupted)
     trained = train(several(texts), engine="solo")
     assert [one.reason for one in trained] == ["epochs", "epochs", "interrupted", "interrupted", "interrupted"]
+
+
+# Frozen averages and stacked LSTMs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"align": "joint"}, {"weighting": "svd", "capacity": 2}, {"steps": "joint"}])
+def test_frozen_averages_are_computed_once_and_stacked(
+    settings: dict[str, Any], texts: TaskSet, vectors: EmbeddingTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = {"capacity": 4, "epochs": 3, "dtype": "float64", **settings}
+    training = Training(texts, TextFamily("average", vectors=vectors), **settings)
+    (short,) = train(training, engine="bank")
+    assert apart(short, train(training, engine="solo")[0]) < 1e-10
+    short.save(tmp_path)
+    loaded = load_trained(tmp_path)
+    monkeypatch.setattr(TextFamily, "averages", lambda *_: False)
+    (whole,) = train(training)
+    for task in texts:
+        assert np.allclose(short.predict(task.name, task.X), whole.predict(task.name, task.X), atol=1e-10)
+        assert np.allclose(loaded.predict(task.name, task.X), whole.predict(task.name, task.X), atol=1e-10)
+
+
+def test_svd_weights_need_vectors(texts: TaskSet) -> None:
+    with pytest.raises(InputError, match="have no vectors"):
+        train(Training(texts, "cnn", 2, weighting="svd"))
+
+
+@pytest.mark.medium
+def test_stacked_lstms_are_those_one_by_one(
+    texts: TaskSet, vectors: EmbeddingTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stack that a GPU runs, on the CPU: every method it takes, several widths and seeds."""
+    methods = [{}, {"steps": "joint"}, {"weighting": "uncertainty"}, {"weighting": "random"}, {"weighting": "svd"}]
+    trunk = TextFamily("lstm", vectors=vectors)
+    trainings = [
+        Training(texts, trunk, 3 + seed, epochs=2, lr=0.02, batch=8, seed=seed, dtype="float64", **method)
+        for method in methods
+        for seed in range(2)
+    ]
+    solo = train(trainings, engine="solo")
+    monkeypatch.setattr(TextFamily, "stacks_on", lambda *_: True)
+    stacked = train(trainings, engine="bank")
+    for one, other in zip(solo, stacked, strict=True):
+        assert apart(one, other) < 1e-10

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from mtlens.errors import InputError, UnknownNameError
-from mtlens.nets.text import TextTrunk, in_length_buckets, text_lengths, text_trunk
+from mtlens.nets.text import MeanTrunk, TextTrunk, average_vectors, in_length_buckets, text_lengths, text_trunk
 
 NAMES = ("lstm", "cnn", "average")
 
@@ -116,3 +117,12 @@ def test_bad_settings_are_refused() -> None:
         make("cnn", depth=2)
     with pytest.raises(UnknownNameError, match="padded"):
         make("lstm", last="pad")
+
+
+def test_averages_can_be_computed_once() -> None:
+    tokens = texts(9, 6)
+    averaged = average_vectors(tokens.numpy(), vectors().numpy())
+    assert np.allclose(averaged[~tokens.any(1).numpy()], 0)
+    trunk, short = make("average"), MeanTrunk(6, 3).double()
+    short.load_state_dict({k: v for k, v in trunk.state_dict().items() if k.startswith("encoder")})
+    assert torch.allclose(trunk(tokens), short(torch.from_numpy(averaged)), atol=1e-14)

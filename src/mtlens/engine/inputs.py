@@ -12,6 +12,7 @@ import numpy as np
 from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError
 from mtlens.nets.family import Family, RowSpec
+from mtlens.nets.text import average_vectors
 from mtlens.tasks.frames import inputs_from
 from mtlens.tasks.table import Table
 from mtlens.tasks.task import Task
@@ -96,6 +97,23 @@ class Featurized(InputMap):
         return dict(state.arrays), {"kind": "features", "meta": state.meta}
 
 
+class Averaged(InputMap):
+    """Texts as the means of their frozen word vectors, computed once; everything behind them trains on numbers."""
+
+    def __init__(self, tokens: Featurized) -> None:
+        vectors = tokens.rows.vectors
+        assert vectors is not None
+        self.tokens, self.vectors = tokens, vectors
+        self.rows = RowSpec((int(vectors.shape[1]),))
+
+    def encode(self, X: Any) -> Array:
+        return average_vectors(self.tokens.encode(X), self.vectors)
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays, meta = self.tokens.state()
+        return arrays, {**meta, "averaged": True}
+
+
 def input_map(arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> InputMap:
     """The inverse of :meth:`InputMap.state`."""
     if meta["kind"] == "scaler":
@@ -104,7 +122,8 @@ def input_map(arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> InputMap:
     from mtlens import features
     from mtlens.features import State
 
-    return Featurized(features.restore(State(dict(arrays), dict(meta["meta"]))))
+    fitted = Featurized(features.restore(State(dict(arrays), dict(meta["meta"]))))
+    return Averaged(fitted) if meta.get("averaged") else fitted
 
 
 def fit_inputs(tasks: Sequence[Task], family: Family) -> InputMap:
@@ -122,7 +141,8 @@ def fit_inputs(tasks: Sequence[Task], family: Family) -> InputMap:
     form = "tokens" if family.inputs == "tokens" else "dense"
     options = {"vectors": vectors} if (vectors := getattr(family, "vectors", None)) is not None else {}
     rows = {task.name: train_part(task) for task in tasks}
-    return Featurized(fit_featurizer(list(tasks), form=form, rows=rows, **options))
+    fitted = Featurized(fit_featurizer(list(tasks), form=form, rows=rows, **options))
+    return Averaged(fitted) if fitted.is_tokens and family.averages(fitted.rows) else fitted
 
 
 def is_plain(task: Task) -> bool:

@@ -31,6 +31,7 @@ class Layout:
     uncertain: bool
     random_weights: bool
     rescaled: bool
+    table: int  # which frozen embedding table token rows refer to; 0 for numbers
 
     @property
     def trains_trunk(self) -> bool:
@@ -63,6 +64,7 @@ def layout_of(member: Member) -> Layout:
         freeze=tuple(sorted(training.freeze)),
         uncertain=member.uncertain,
         random_weights=training.weighting == "random",
+        table=id(member.inputs) if member.rows.vocabulary else 0,
         rescaled=any(slot.block.affine(member.inputs) is not None for slot in member.slots),
     )
 
@@ -78,9 +80,13 @@ def widths(capacity: Capacity) -> tuple[int, ...]:
     return capacity if isinstance(capacity, tuple) else (capacity,)
 
 
-def is_stackable(member: Member) -> bool:
-    """Whether the bank can run it: a family with a stacked step and a method the bank knows."""
+def is_stackable(member: Member, device_type: str = "cpu") -> bool:
+    """Whether the bank can run it: a family with a stacked step worth taking there, and a method the bank knows."""
     training = member.training
+    if not member.family.stacks_on(device_type) or any(part.startswith("trunk.") for part in training.freeze):
+        return False
+    if member.rows.vocabulary and training.align is not None:
+        return False  # the alignment would stand between embedding and encoder
     known_method = not isinstance(training.weighting, str) or training.weighting in (
         "equal", "svd", "uncertainty", "random",
     )  # fmt: skip

@@ -22,6 +22,7 @@ from mtlens.nets.family import Family, RowSpec
 from mtlens.nets.multitask import head_values
 from mtlens.nets.placement import aligned_width
 from mtlens.nets.streams import torch_seed
+from mtlens.nets.text import average_vectors
 from mtlens.tasks.task import Task
 from mtlens.weighting.fixed import WeightInputs, equal_weights, svd_task_weights, uncertainty_start
 
@@ -308,11 +309,23 @@ def _svd(training: Training, slots: Sequence[Slot], inputs: InputMap) -> FloatAr
     parts = []
     for slot in slots:
         rows = train_part(slot.task)
-        X = slot.block.scaled(inputs, rows).reshape(len(rows), -1)
+        X = _features(slot.block.scaled(inputs, rows), inputs.rows, slot)
         classes = slot.task.num_classes if slot.task.kind == "multiclass" else 0
         parts.append(WeightInputs(X, slot.task.y[rows], classes))
     rank = capacity[-1] if isinstance(capacity, tuple) else capacity
     return svd_task_weights(parts, rank=rank, shared=training.shares_rows)
+
+
+def _features(rows: Array, spec: RowSpec, slot: Slot) -> Array:
+    """What Algorithm 2 sees: the inputs laid flat, or the mean vectors of texts."""
+    if not spec.vocabulary:
+        return rows.reshape(len(rows), -1)
+    if spec.vectors is None:
+        raise InputError(
+            f"weighting='svd' needs features before training, but the words of task {slot.task.name!r} have no vectors "
+            "yet. Give the trunk pretrained vectors=..., or use weighting='uncertainty'."
+        )
+    return average_vectors(rows, spec.vectors)
 
 
 def _data_key(tasks: Sequence[Task]) -> tuple[Any, ...]:

@@ -136,7 +136,7 @@ class _Call:
     def _stacks(self, member: Member) -> bool:
         if self.engine in ("solo", "process"):
             return False
-        can = is_stackable(member)
+        can = is_stackable(member, self.device.type)
         if self.engine == "bank" and not can:
             raise InputError(
                 f"engine='bank': {member.training!r} has no stacked step (trunk {member.family.name!r}, weighting "

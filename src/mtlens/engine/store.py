@@ -95,14 +95,14 @@ def _starts(parts: Iterable[Block | Array]) -> list[int]:
 
 
 def _filled(blocks: Sequence[Block], dtype: torch.dtype) -> Tensor:
-    width = blocks[0].take(slice(0, 1)).shape[1]
+    width = max(block.take(slice(0, 1)).shape[1] for block in blocks)  # token rows: as long as the longest text
     whole = torch.zeros(sum(len(block) + 1 for block in blocks), width, dtype=dtype)
     place = 0
     for block in blocks:
         place += 1
         for first in range(0, len(block), FILL_ROWS):
             part = torch.from_numpy(block.take(slice(first, first + FILL_ROWS)))
-            whole[place : place + len(part)] = part.to(dtype)
+            whole[place : place + len(part), : part.shape[1]] = part.to(dtype)
             place += len(part)
     return whole
 

@@ -100,6 +100,16 @@ class Family(ABC):
         del rows, capacities
         return None
 
+    def stacks_on(self, device_type: str) -> bool:
+        """Whether stacks of this family are worth making on a kind of device ("cpu", "cuda")."""
+        del device_type
+        return True
+
+    def averages(self, rows: RowSpec) -> bool:
+        """Whether token rows may be replaced by their mean vectors, once, before anything is trained."""
+        del rows
+        return False
+
     def check(self, capacity: Capacity) -> None:
         """Refuse a capacity the family cannot have."""
         sizes = capacity if isinstance(capacity, tuple) else (capacity,)

@@ -30,7 +30,7 @@ class StackedLstm(StackedTrunk):
     widest) keep ``c = h = 0`` and zero gradients. Memory: about ``9 S R L H`` numbers for ``R`` texts of ``L`` words.
 
     Args:
-        table: ``(V, d)`` frozen vectors on the device and in the dtype of the parameters; row 0 is zero.
+        table: ``(V, d)`` frozen vectors, row 0 zero; moved to where the parameters are.
         units: hidden width of each member.
     """
 
@@ -80,6 +80,9 @@ class StackedLstm(StackedTrunk):
     def forward(self, parameters: Tensor, X: Tensor) -> Tensor:
         """``X (S, R, L)`` token ids to ``(S, R, H)``."""
         w_ih, w_hh, b_ih, b_hh = self._views(parameters)
+        X = X.long()  # a store of rows may hold ids as floating numbers
+        if self.table.device != parameters.device or self.table.dtype != parameters.dtype:
+            self.table = self.table.to(parameters)
         count, rows, length = X.shape
         lengths = text_lengths(X.flatten(0, 1)).view(1, count, rows)
         places = torch.arange(1, length + 1, device=X.device).view(length, 1, 1)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -132,6 +133,32 @@ class MeanEncoder(DenseTrunk):
     def forward(self, averages: Tensor, lengths: Tensor | None = None) -> Tensor:
         del lengths  # the average has taken them into account
         return super().forward(averages)
+
+
+class MeanTrunk(nn.Module):
+    """The averaging trunk for averages computed beforehand, ``(n, d)``: `TextTrunk` without its embedding."""
+
+    def __init__(self, in_features: int, capacity: int, *, depth: int = 2) -> None:
+        super().__init__()
+        self.encoder = MeanEncoder(in_features, capacity, depth=depth)
+        self.out_features = capacity
+
+    def forward(self, averages: Tensor) -> Tensor:
+        encoded: Tensor = self.encoder(averages)
+        return encoded
+
+
+def average_vectors(tokens: np.ndarray[Any, Any], vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """``(n, d)`` float64 mean vectors of ``(n, L)`` token ids; padding does not count, an empty text averages to zero.
+
+    >>> average_vectors(np.array([[1, 2, 0], [0, 0, 0]]), np.array([[0.0], [1.0], [3.0]])).tolist()
+    [[2.0], [0.0]]
+    """
+    layer = WordEmbedding(torch.from_numpy(vectors.astype(np.float64)), mean=True)
+    if tokens.shape[1] == 0:
+        tokens = np.zeros((len(tokens), 1), dtype=np.int64)
+    means: np.ndarray[Any, Any] = layer(torch.from_numpy(tokens.astype(np.int64))).numpy()
+    return means
 
 
 ENCODERS: dict[str, Callable[..., nn.Module]] = {"lstm": LstmEncoder, "cnn": CnnEncoder, "average": MeanEncoder}

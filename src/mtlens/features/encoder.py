@@ -207,6 +207,7 @@ def _transformers() -> Any:
         import transformers
     except ImportError:
         raise missing_extra("a frozen encoder", "text") from None
+    transformers.utils.logging.disable_progress_bar()  # loading from a folder takes no time worth a bar
     return transformers
 
 

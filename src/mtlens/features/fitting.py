@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -83,9 +84,15 @@ def text_encoder(
 ) -> TextEncoder:
     """What dense text features come from: the encoder, else the word vectors, else TF-IDF."""
     if encoder is not None:
-        return encoder if isinstance(encoder, FrozenEncoder) else FrozenEncoder(encoder)
+        return encoder if isinstance(encoder, FrozenEncoder) else shared_encoder(str(encoder))
     table = vectors_from(vectors)
     return TfIdf() if table is None else WordAverage(table)
+
+
+@lru_cache(maxsize=2)
+def shared_encoder(source: str) -> FrozenEncoder:
+    """The encoder of that name, loaded once: every split and task that names it shares its texts' vectors."""
+    return FrozenEncoder(source)
 
 
 def train_views(tasks: list[Task], rows: Mapping[str, Array] | None = None) -> list[View]:

@@ -7,7 +7,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -124,8 +124,17 @@ def without_accents(word: str) -> str:
 
 
 def vectors_from(source: EmbeddingTable | str | Path | None) -> EmbeddingTable | None:
-    """A table as it is, or read from a path."""
-    return source if source is None or isinstance(source, EmbeddingTable) else EmbeddingTable.load(source)
+    """A table as it is, or read from a path; a file that did not change is read once."""
+    if source is None or isinstance(source, EmbeddingTable):
+        return source
+    path = Path(source)
+    return _loaded(path, path.stat().st_mtime_ns) if path.is_file() else EmbeddingTable.load(path)
+
+
+@lru_cache(maxsize=2)
+def _loaded(path: Path, changed: int) -> EmbeddingTable:
+    del changed  # only part of the key
+    return EmbeddingTable.load(path)
 
 
 def _read_npz(path: Path) -> tuple[list[str], Vectors]:

@@ -22,7 +22,7 @@ from mtlens.tasks.tables import LABEL_NAMES, TEXT_NAMES, feature_columns, settle
 from mtlens.tasks.task import Kind, Task, TaskSet
 
 if TYPE_CHECKING:
-    from mtlens.tasks.spec import Entry
+    from mtlens.tasks.spec import Entry, Spec
 
 
 def read_tasks(
@@ -226,9 +226,19 @@ def _from_spec(path: Path, duplicates: str | None) -> TaskSet:
         tasks = [(e, t if e.metric else _with_metric(t, spec.metric)) for e, t in tasks]
     named = _distinct(tasks)
     _refuse_different_widths(named)
-    made_set = TaskSet(named, found=found, settings={**spec.settings, "seed": spec.seed})
+    made_set = TaskSet(named, found=found, settings=_settings(spec, path.parent))
     wanted = spec.duplicates if duplicates is None else "keep"  # a caller's choice is carried out by read_tasks
     return drop_duplicates(made_set) if wanted == "drop" else made_set
+
+
+def _settings(spec: Spec, folder: Path) -> dict[str, Any]:
+    """What the SPEC says of a study, with its files found from its own folder; an encoder may also be a package."""
+    settings = {**spec.settings, "seed": spec.seed}
+    if spec.vectors is not None:
+        settings["vectors"] = str(folder / spec.vectors)
+    if spec.encoder is not None and (folder / spec.encoder).is_dir():
+        settings["encoder"] = str(folder / spec.encoder)
+    return settings
 
 
 def _tasks_of(part: _Part, reference: tuple[str, tuple[str, ...]] | None) -> tuple[list[Task], list[str]]:

@@ -73,12 +73,14 @@ def _all(quick: bool, as_json: bool, out: Path | None, seeds: int | None, settin
     import json
 
     from mtlens.paper.book import as_book, as_markdown, as_page, book_names, run_book, write_text
+    from mtlens.paper.real_data import reproduction
 
     settings = (setting,) if setting else ("corrected", "printed")
     folder = out or Path("mtlens-paper")
     results = run_book(
         book_names(), settings=settings, quick=quick, seeds=seeds, folder=folder, resume=resume, tell=_say
     )
+    results.append(reproduction())
     print(json.dumps([r.as_dict() for r in results], indent=1, ensure_ascii=False) if as_json else as_book(results))
     command = "mtlens reproduce all" + " --quick" * quick + (f" --seeds {seeds}" if seeds else "")
     page = write_text(folder / "paper-claims.html", as_page(results, command=command))

@@ -117,7 +117,7 @@ EXPERIMENT = register(
         where=WHERE,
         settings={
             "corrected": AlignmentDescentSettings(),
-            "printed": AlignmentDescentSettings(form="R Q D", noise=0.0, valid_rows=0, lrs=(1e-3,)),
+            "printed": AlignmentDescentSettings(seeds=20, form="R Q D", noise=0.0, valid_rows=0, lrs=(1e-3,)),
         },
         quick={"seeds": 4, "source_rows": (200, 1000)},
         run=run,

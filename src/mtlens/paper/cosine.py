@@ -73,6 +73,16 @@ def _linear_findings(c: CosineSettings, draws: Draws) -> list[Finding]:
     prefix = f"cosine-linear.{'printed' if c.noise == 0 else 'corrected'}"
     cosine_claims(ledger, draws, prefix, "gap", "against least squares", c.cosines)
     near, far = 1 - max(c.cosines), 1 - min(c.cosines)
+    if c.noise == 0 and max(c.cosines) == 1:
+        ledger.claim(
+            f"{prefix}.share",
+            "If |cos(theta_1, theta_2)| is 1, both tasks can share one model of capacity 1.",
+            "Section 2.3",
+            "every",
+            np.abs(draws.get("gap", "against least squares", near)),
+            threshold=1e-6,
+            quantity="distance of the joint from the single-task score",
+        )
     ledger.claim(
         f"{prefix}.tuned-near",
         "Against tuned ridge too, identical models transfer positively.",

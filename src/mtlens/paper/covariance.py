@@ -14,7 +14,8 @@ from mtlens.paper.generators import Form, Inputs, Link, draw_task, models_at, ro
 from mtlens.paper.outcome import Draws, Ledger, Outcome, Panel
 from mtlens.paper.registry import Experiment, register
 
-SOURCES = ("same covariance", "different covariance", "unrelated model")
+SAME, DIFFERENT, UNRELATED = "same covariance", "different covariance", "unrelated model"
+OTHER_SCALES, OTHER_TURN = "same rotation, other scales", "same scales, other rotation"  # Appendix B, settings i and ii
 WHERE = "Section 2.3, Figure 3"
 MARGIN = 0.01  # the smallest difference of scores that is called help or harm
 
@@ -59,9 +60,11 @@ def draw_example(c: CovarianceSettings, seed: int, link: Link = "linear") -> Exa
     Xt, _, signal = rows("test", first, theta1, c.test_rows)
     most = max(c.source_rows)
     given = {
-        "same covariance": (first, theta2),
-        "different covariance": (second, theta2),
-        "unrelated model": (first, theta3),
+        SAME: (first, theta2),
+        DIFFERENT: (second, theta2),
+        OTHER_SCALES: (Inputs(second.scales, first.turn, c.form), theta2),
+        OTHER_TURN: (Inputs(first.scales, second.turn, c.form), theta2),
+        UNRELATED: (first, theta3),
     }
     sources = {name: rows(name, inputs, theta, most)[:2] for name, (inputs, theta) in given.items()}
     return Example((X, y), (Xt, signal), sources)
@@ -131,6 +134,7 @@ def _findings(c: CovarianceSettings, draws: Draws) -> list[Finding]:
     for m1 in c.target_rows:
         condition = _condition(c, m1)
         paper_claims(ledger, draws, f"weak {m1}", f"fig2-linear.{tag}.{m1}", c.source_rows, condition)
+        _appendix_claims(ledger, draws, m1, f"fig2-linear.{tag}.{m1}", c, condition)
         _baseline_claims(ledger, draws, m1, f"fig2-linear.{tag}.{m1}", c.source_rows, condition)
     if tag == "corrected":
         ledger.findings += similarity_findings(c)
@@ -190,6 +194,23 @@ def paper_claims(
         threshold=MARGIN,
         **more | {"quantity": "difference of the two transfers, mean over source rows"},
     )
+
+
+def _appendix_claims(ledger: Ledger, draws: Draws, m1: int, prefix: str, c: CovarianceSettings, condition: str) -> None:
+    """Appendix B's two ways of changing the covariance, each against the source with the target's own."""
+    panel = f"weak {m1}"
+    for name, id in ((OTHER_SCALES, "other-scales"), (OTHER_TURN, "other-rotation")):
+        gap = draws.mean_over(panel, SAME, c.source_rows) - draws.mean_over(panel, name, c.source_rows)
+        ledger.claim(
+            f"{prefix}.{id}",
+            f"A source with the {name} transfers less than one with the target's covariance.",
+            "Appendix B, synthetic settings",
+            "above",
+            gap,
+            threshold=MARGIN,
+            condition=condition,
+            quantity="difference of the two transfers, mean over source rows",
+        )
 
 
 def _baseline_claims(

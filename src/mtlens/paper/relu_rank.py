@@ -28,7 +28,7 @@ class RankSettings:
     scaled to unit columns, so that the cosine is ``alpha / sqrt(alpha^2 + (1 - alpha)^2)``.
     """
 
-    seeds: int = 20
+    seeds: int = 40
     seed: int = 0
     d: int = 100
     rank: int = 10
@@ -218,7 +218,7 @@ EXPERIMENT = register(
         where=WHERE,
         settings={
             "corrected": RankSettings(),
-            "printed": RankSettings(valid_rows=0, lrs=(1e-3,), epochs=(30,)),
+            "printed": RankSettings(seeds=20, valid_rows=0, lrs=(1e-3,), epochs=(30,)),
         },
         quick={"seeds": 4, "alphas": (0.0, 0.5, 1.0), "source_rows": (300, 1000)},
         run=run,

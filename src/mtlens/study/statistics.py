@@ -97,7 +97,9 @@ def compare_splits(differences: Any, ratio: Any, *, balanced: bool = False) -> C
     mean = values.mean(-1)
     if n == 1:
         unknown = np.full(mean.shape, np.inf)
-        return Comparison(mean, -unknown, unknown, -unknown, unknown, np.ones(mean.shape), unknown * 0 + np.nan, 1)
+        return Comparison(
+            mean, -unknown, unknown, -unknown, unknown, np.ones(mean.shape), np.full(mean.shape, np.nan), 1
+        )
 
     spread = values.std(-1, ddof=1)
     spread = np.where(spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300), 0.0, spread)  # rounding of equal numbers

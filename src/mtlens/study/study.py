@@ -44,14 +44,15 @@ class Study:
         workers: processes; by default one a core. 1 works in this process.
         executor: "local" processes, "here", or "ray".
         progress: an object told about progress (see :class:`mtlens.study.run.Progress`).
-        advice: also make the advice (the commands do).
+        advice: also make the advice (``mtlens.study.advice``) from what was measured.
         choices: any field of :class:`mtlens.study.settings.Settings`.
 
     Example:
+        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> X = rng.standard_normal((120, 4))
         >>> Y = X @ rng.standard_normal((4, 2)) + rng.standard_normal((120, 2))
-        >>> result = Study(TaskSet.from_arrays(X, Y), splits=5, families=("linear",), advice=False).run()
+        >>> result = Study(TaskSet.from_arrays(X, Y), splits=5, families=("linear",)).run()
         >>> result.cell("task_0", "task_1")["n"]
         5
     """

@@ -6,9 +6,12 @@ order; a stack is trained together, enters the ledger whole and is what a resume
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from mtlens.study.identity import Fingerprint, digest_json, training_identity
@@ -100,12 +103,21 @@ def config_units(
         return [Unit(family, method, tasks, split) for split in splits]
     common = {"trunk": settings.trunk, "epochs": settings.epochs, "batch": settings.batch}
     common |= {"weight_decay": settings.weight_decay}
+    if settings.vectors is not None:
+        common |= {"vectors": settings.vectors, "vectors_digest": _file_digest(settings.vectors)}
     return [
         Unit(family, method, tasks, split, settings.seed + seed, tuple(sorted((common | config).items())))
         for split in splits
         for config in settings.grid
         for seed in range(settings.seeds)
     ]
+
+
+@lru_cache(maxsize=4)
+def _file_digest(path: str) -> str:
+    """Hash of a file: the same name with other content is another setting."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def alone_units(names: Iterable[str], splits: Iterable[int], settings: Settings) -> list[Unit]:

@@ -72,6 +72,7 @@ class Settings:
         scheme: of the outer splits: "kfold" (complete repeats of ``1 / test`` folds), "repeated" (drawn independently),
             "time" (train on the past); "auto" is time when every task has a time column, else kfold.
         valid, test, least: shares of the rows, and the fewest rows of a class in every part.
+        vectors: file of word vectors for a trunk that reads words one by one; None: learned from scratch.
     """
 
     seed: int = 0
@@ -96,6 +97,7 @@ class Settings:
     valid: float = 0.2
     test: float = 0.2
     least: int = 5
+    vectors: str | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__  # frozen: only this method puts given values into their canonical form
@@ -154,7 +156,7 @@ class Settings:
 
     def describe(self) -> dict[str, Any]:
         """As JSON, with the size of the grid on each side."""
-        plain = asdict(self)
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
         plain["budget"] = self.budget.trainings or (f"{self.budget.seconds:g}s" if self.budget.seconds else None)
         return plain
 

@@ -76,7 +76,7 @@ class Study:
         given = {**{name: written.get(name) for name in OPTIONS}, **choices}
         self.options = {name: value for name in OPTIONS if (value := given.pop(name, None)) is not None}
         metric = self.options.pop("metric", None)
-        asked = Settings.of({**Settings.from_spec(written), **given})
+        asked = _with_vectors(Settings.of({**Settings.from_spec(written), **given}), self.options.get("vectors"))
         self.said: list[str] = []
         self.tasks, self.official = self._split_off(_with_metric(tasks, metric), asked)
         self.out = None if out is None else Path(out)
@@ -229,6 +229,19 @@ def _with_metric(tasks: TaskSet, metric: str | None) -> TaskSet:
     if metric is None:
         return tasks
     return TaskSet([t.replace(metric=metric) for t in tasks], found=tasks.found, settings=tasks.settings)
+
+
+def _with_vectors(settings: Settings, vectors: Any) -> Settings:
+    """Word vectors are a setting of a trunk that reads words: by their file, as trainings may run elsewhere."""
+    from mtlens.features.vectors import vectors_from
+    from mtlens.study.trunk import reads_tokens
+
+    if vectors is None or "trunk" not in settings.families or not reads_tokens(settings.trunk):
+        return settings
+    if not isinstance(vectors, (str, Path)):
+        raise InputError(f"Study: trunk={settings.trunk!r} takes vectors from a file, found {type(vectors).__name__}.")
+    vectors_from(vectors)  # a file that cannot be read is refused now
+    return settings.but(vectors=str(vectors))
 
 
 def _fingerprints(path: Path) -> dict[str, Fingerprint]:

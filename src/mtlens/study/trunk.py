@@ -22,9 +22,13 @@ def reads_tokens(trunk: str) -> bool:
 def training_of(unit: Unit, prepared: Prepared, *, tokens: bool) -> Any:
     """The engine's Training for a unit."""
     from mtlens.engine import Training
+    from mtlens.features.vectors import vectors_from
+    from mtlens.nets.text_families import TextFamily
 
     tasks = prepared.for_family("trunk", tokens=tokens).subset(unit.tasks)
     tasks, settings = changed(unit.method, tasks, unit.config)
+    if settings.pop("vectors_digest", None):
+        settings["trunk"] = TextFamily(settings["trunk"], vectors=vectors_from(settings.pop("vectors")))
     if unit.method not in EQUAL:
         settings.setdefault("weighting", unit.method)
     plain = Training(tasks, seed=unit.seed, **settings)

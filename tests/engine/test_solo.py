@@ -334,6 +334,26 @@ def test_a_second_call_reads_what_is_finished(
     assert not list(tmp_path.rglob(f"{CHECKPOINT}.json"))
 
 
+def test_a_trunk_that_cannot_stack_says_why_once(shared: TaskSet, caplog: pytest.LogCaptureFixture) -> None:
+    def noisy(capacity: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(6, capacity), nn.BatchNorm1d(capacity))
+
+    train([Training(shared, noisy, 3, epochs=1, seed=seed) for seed in range(3)], workers=1)
+    train([Training(shared, module, 3, epochs=1, seed=seed) for seed in range(3)], workers=1)
+    (record,) = caplog.records
+    assert "noisy" in record.message
+    assert "trained one by one, since it has buffers (1.running_mean) (3 trainings)" in record.message
+
+
+def test_two_lambdas_of_one_name_are_two_trunks(shared: TaskSet) -> None:
+    factories = [lambda c, wide=wide: nn.Linear(6, wide * c) for wide in (1, 2)]
+    one, two = (Training(shared, factory, 3, epochs=1) for factory in factories)
+    assert one.identity != two.identity
+    assert one.identity == Training(shared, factories[0], 3, epochs=1).identity
+    shapes = [t.model.net.heads[0].in_features for t in train([one, two]) if t.model is not None]
+    assert shapes == [3, 6]
+
+
 # Workers -------------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,8 +18,10 @@ from mtlens.engine.result import Trained, check_keep
 from mtlens.engine.shelf import Shelf
 from mtlens.engine.training import Training
 from mtlens.errors import InputError, unknown
+from mtlens.nets.family import ModuleFamily
 
 Engine: TypeAlias = Literal["auto", "bank", "process", "solo"]
+LOG = logging.getLogger("mtlens.engine")
 ENGINES = ("auto", "bank", "process", "solo")
 
 
@@ -122,6 +125,8 @@ class _Call:
                 members.append((number, prepared.member(training, start)))
         stacked = [pair for pair in members if self._stacks(pair[1])]
         rest = [pair for pair in members if not self._stacks(pair[1])]
+        if self.engine == "auto":
+            say_why_not_stacked([member for _, member in rest])
         state = Progress(len(members), shelf=shelf)
         with watcher(state, self.progress) as watch:
             if stacked:
@@ -151,6 +156,20 @@ class _Call:
         workers = self.workers if in_processes else 1
         found: dict[int, Trained] = run_members(rest, self.device, keep, workers, state, watch)
         return found
+
+
+def say_why_not_stacked(rest: Sequence[Member]) -> None:
+    """One log line for each of a user's trunks that several trainings use and ``torch.func`` cannot stack."""
+    counts: dict[str, int] = {}
+    for member in rest:
+        if isinstance(member.family, ModuleFamily):
+            reason = member.family.why_solo(member.rows, member.training.capacity)
+            if reason is not None:
+                line = f"trunk {member.family.settings()['factory']}: trained one by one, since {reason}"
+                counts[line] = counts.get(line, 0) + 1
+    for line, count in counts.items():
+        if count > 1:
+            LOG.warning("%s (%d trainings)", line, count)
 
 
 def base_of(training: Training) -> Training | Trained | Path | None:

@@ -62,6 +62,8 @@ class LinearMTL(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
         ((3, 5), (5, 1), 0.99)
     """
 
+    capacity_curve_: dict[int, float] | None
+
     def __init__(
         self,
         rank: int | str = "cv",
@@ -99,7 +101,8 @@ class LinearMTL(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
         self.heads_ = np.pad(fitted.A, ((0, self.rank_ - len(fitted.A)), (0, 0)))
         self.shared_ = B if basis is None else basis @ B
         coef = (self.shared_ @ self.heads_).T
-        self.coef_, self.intercept_ = (coef[0], float(fitted.intercept[0])) if y.ndim == 1 else (coef, fitted.intercept)
+        self.coef_: FloatArray = coef[0] if y.ndim == 1 else coef
+        self.intercept_: Any = float(fitted.intercept[0]) if y.ndim == 1 else fitted.intercept
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -193,11 +196,12 @@ class LinearMTL(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
         return fitted
 
     def _grids(self, X: FloatArray, count: int) -> tuple[list[int], FloatArray]:
-        """Candidate ranks and ridges; one each where the user gave a number. Sets the choice when there is none to make."""
+        """Candidate ranks and ridges, one each where the user gave a number; sets the choice if there is none."""
         most = min(count, X.shape[1])
         ranks = _rank_grid(most) if self.rank == "cv" else [min(int(self.rank), most)]
         ridges = default_ridges(X.T @ X) if self.ridge == "cv" else np.array([float(self.ridge)])
-        self.rank_, self.ridge_, self.capacity_curve_ = ranks[-1], float(ridges[len(ridges) // 2]), None
+        self.rank_, self.ridge_ = ranks[-1], float(ridges[len(ridges) // 2])
+        self.capacity_curve_ = None
         return ranks, ridges
 
     def _searches(self, rows: int) -> bool:
@@ -244,7 +248,7 @@ class _Fitted:
 def _fit_masked(
     X: FloatArray, Y: FloatArray, alpha: FloatArray | None, ridge: float, rank: int, starts: int, seed: int
 ) -> _Fitted:
-    """Fit to the labelled rows of every task; a task without any label (in a fold) gets the model that predicts zero."""
+    """Fit to the labelled rows of every task; one without any label (in a fold) gets the model that predicts zero."""
     known = ~np.isnan(Y)
     present = np.flatnonzero(known.any(axis=0))
     x, y = np.zeros((Y.shape[1], X.shape[1])), np.zeros(Y.shape[1])

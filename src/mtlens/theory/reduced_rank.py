@@ -75,7 +75,8 @@ def svd_alpha(xy: FloatArray, label_energy: FloatArray, rank: int) -> FloatArray
     alpha = np.linalg.norm(leading_directions(theta, rank).T @ theta, axis=0)
     if not alpha.any():
         return np.ones(len(alpha))
-    return np.divide(alpha, label_energy, out=np.zeros_like(alpha), where=label_energy > 0) / alpha.mean()
+    own_units: FloatArray = np.divide(alpha, label_energy, out=np.zeros_like(alpha), where=label_energy > 0)
+    return np.asarray(own_units / alpha.mean())
 
 
 def default_ridges(xx: FloatArray) -> FloatArray:

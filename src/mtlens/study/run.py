@@ -112,6 +112,8 @@ class Run:
         alone = alone_units(self.names, splits, self.settings)
         self.allowance.take(alone, force=True)
         empty = cells_for(self.names, (), self.settings)
+        for pair in self.screening.order[:1]:  # what is left for everything else, one pair comes first
+            self.allowance.take(pair_units(pair, splits, self.settings))
         plain_all = together_units(empty, "plain", splits, self.settings)
         first = alone + (plain_all if self.allowance.take(plain_all) else [])
         if self.settings.budget.seconds is None:

@@ -1,0 +1,341 @@
+"""A whole study: what it writes, that it is a pure function, and that it refuses what it cannot judge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mtlens.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from mtlens.study import Settings, Study, StudyResult
+from mtlens.study.evidence import Evidence
+from mtlens.study.ledger import Record
+from mtlens.study.plan import Unit, alone_units, pair_units, stacks_of
+from mtlens.study.prepare import Splitter
+from mtlens.study.settings import Budget
+from mtlens.tasks import Table, Task, TaskSet
+
+QUICK: dict[str, Any] = {
+    "capacities": (4,), "learning_rates": (0.02,), "epochs": 6, "methods": ("plain",), "splits": 5, "workers": 1,
+}  # fmt: skip
+
+
+def related(seed: int = 0, rows: tuple[int, ...] = (60, 120, 120), width: int = 6) -> TaskSet:
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal(width)
+    tasks = []
+    for number, count in enumerate(rows):
+        X = rng.standard_normal((count, width))
+        y = X @ (theta + 0.2 * rng.standard_normal(width)) + rng.standard_normal(count)
+        tasks.append(Task(f"t{number}", X, y))
+    return TaskSet(tasks)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "run"
+    Study(related(), path, **QUICK).run()
+    return path
+
+
+def test_the_folder(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()}
+    assert {"ledger.sqlite", "plan.json", "verdicts.json", "transfer.csv"} <= names
+    assert not [name for name in names if name.endswith(".tmp")]
+
+
+def test_every_ordered_pair_and_the_diagonal(folder: Path) -> None:
+    result = StudyResult.open(folder)
+    cells = {(c["target"], c["source"]): c for c in result.transfer}
+    assert len(cells) == 9 == len(result.transfer)
+    for (target, source), cell in cells.items():
+        assert {"difference", "low", "high", "n", "p_adjusted", "verdict", "runs_needed", "cause"} <= cell.keys()
+        if target == source:
+            assert cell["difference"] is None and 0 < cell["score"] < 1
+        else:
+            assert cell["n"] == 5 and cell["low"] <= cell["difference"] <= cell["high"] and cell["score"] is None
+    assert {"tasks", "transfer", "capacity", "methods", "groups", "advice", "cost"} <= result.verdicts.keys()
+    header, *lines = (folder / "transfer.csv").read_text().splitlines()
+    assert header.startswith("target,source,difference,low,high,n,") and len(lines) == 9
+    json.loads((folder / "verdicts.json").read_text(), parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
+
+
+def test_a_finished_study_opens_without_training(folder: Path) -> None:
+    before = StudyResult.open(folder).verdicts
+    again = Study(related(), folder, **QUICK).run().verdicts
+    assert again["cost"]["seconds"] == 0.0
+    assert again["cost"]["reused"] == again["cost"]["trainings"] + again["cost"]["linear_fits"]
+    assert {**again, "cost": None} == {**before, "cost": None}
+
+
+def test_cells_are_differences_of_validated_choices(folder: Path) -> None:
+    """One cell recomputed from the ledger by hand."""
+    study = Study(related(), folder, **QUICK)
+    with study._running() as run:
+        run.go()
+        found = []
+        for split in range(5):
+            alone = {f: run.evidence.alone(f, "t0", split) for f in ("linear", "trunk")}
+            family = "linear" if alone["linear"].valid > alone["trunk"].valid else "trunk"  # type: ignore[union-attr]
+            joint = run.evidence.joint(family, ("t0", "t1"), "t0", split)
+            found.append(joint.test - alone[family].test)  # type: ignore[union-attr]
+    cell = StudyResult.open(folder).cell("t0", "t1")
+    assert cell["difference"] == pytest.approx(np.mean(found))
+
+
+def test_validation_chooses_and_test_scores() -> None:
+    """The configuration is the one with the best validation score of that target, whatever its test score."""
+    settings = Settings(capacities=(2, 4), learning_rates=(0.1,), families=("trunk",))
+    evidence = Evidence(settings, ("a", "b"))
+    for capacity, valid, test in ((2, {"a": 0.9, "b": 0.1}, 0.3), (4, {"a": 0.8, "b": 0.7}, 0.99)):
+        unit = Unit("trunk", "plain", ("a", "b"), 0, 0, (("capacity", capacity),))
+        evidence.add(unit, Record(str(capacity), {}, {"valid": valid, "test": {"a": test, "b": test}}))
+    assert evidence.joint("trunk", "ab", "a", 0).test == 0.3  # type: ignore[union-attr]
+    assert evidence.joint("trunk", "ab", "b", 0).test == 0.99  # type: ignore[union-attr]
+
+
+def test_half_a_grid_is_no_evidence() -> None:
+    evidence = Evidence(Settings(capacities=(2, 4), learning_rates=(0.1,)), ("a", "b"))
+    unit = Unit("trunk", "plain", ("a",), 0, 0, (("capacity", 2),))
+    evidence.add(unit, Record("x", {}, {"valid": {"a": 1.0}, "test": {"a": 1.0}}))
+    assert evidence.alone("trunk", "a", 0) is None
+
+
+def test_seeds_are_averaged_within_a_split() -> None:
+    evidence = Evidence(Settings(capacities=(2,), learning_rates=(0.1,), seeds=2), ("a", "b"))
+    for seed, test in ((0, 0.2), (1, 0.6)):
+        unit = Unit("trunk", "plain", ("a",), 0, seed, (("capacity", 2),))
+        evidence.add(unit, Record(str(seed), {}, {"valid": {"a": 0.5}, "test": {"a": test}}))
+    assert evidence.alone("trunk", "a", 0).test == pytest.approx(0.4)  # type: ignore[union-attr]
+
+
+@pytest.mark.medium
+def test_workers_change_nothing() -> None:
+    here = Study(related(), **QUICK).run()
+    apart = Study(related(), **{**QUICK, "workers": 2}).run()
+    assert here.to_csv() == apart.to_csv()
+
+
+def test_grids_are_equal_and_printed(folder: Path) -> None:
+    grid = json.loads((folder / "plan.json").read_text())["grid"]
+    assert grid["trunk"]["alone"] == grid["trunk"]["joint"]
+    assert grid["linear"]["alone"]["configurations"] == grid["linear"]["joint"]["configurations"]
+
+
+def test_a_plan_counts_what_a_study_trains(folder: Path) -> None:
+    plan = Study(related(), **QUICK).plan(calibrate=False)
+    cost = StudyResult.open(folder).verdicts["cost"]
+    assert (plan["trainings"], plan["linear_fits"]) == (cost["trainings"], cost["linear_fits"])
+    assert plan == Study(related(), **QUICK).plan(calibrate=False)
+
+
+def test_stacks_depend_on_the_plan_only() -> None:
+    tasks = related()
+    settings = Settings(**{k: v for k, v in QUICK.items() if k != "workers"})
+    splitter = Splitter(tasks, settings)
+    units = alone_units(tasks.names, range(5), settings) + pair_units(("t0", "t1"), range(5), settings)
+    prints = {split: splitter.fingerprints(split) for split in range(5)}
+    stacks = stacks_of(units, prints)
+    assert sorted(map(str, (u for stack in stacks for u in stack.units))) == sorted(map(str, set(units)))
+    assert [s.identity for s in stacks] == [s.identity for s in stacks_of(units + units, prints)]
+    assert len({i for s in stacks for i in s.identities}) == len(set(units))
+    for stack in stacks:
+        assert len({(u.family, u.method, len(u.tasks)) for u in stack.units if u.family == "trunk"}) <= 1
+
+
+def test_identities_follow_data_and_settings() -> None:
+    tasks = related()
+    other = TaskSet([tasks["t0"].replace(y=tasks["t0"].y + 1e-9), tasks["t1"], tasks["t2"]])
+    settings = Settings(**{k: v for k, v in QUICK.items() if k != "workers"})
+
+    def identity(given: TaskSet, **changes: Any) -> str:
+        chosen = settings.but(**changes)
+        units = alone_units(["t0"], [0], chosen.but(families=("trunk",)))
+        return stacks_of(units, {0: Splitter(given, chosen).fingerprints(0)})[0].identities[0]
+
+    known = identity(tasks)
+    assert identity(tasks) == known
+    assert identity(other) != known and identity(tasks, seed=1) != known and identity(tasks, epochs=7) != known
+    assert identity(tasks, families=("trunk",), methods=("plain", "svd"), looks=(5, 10)) == known
+
+
+# ---------------------------------------------------------------------- budgets
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (500, Budget(500)),
+        ("500", Budget(500)),
+        ("10m", Budget(None, 600)),
+        ("1.5h", Budget(None, 5400)),
+        (None, Budget()),
+    ],
+)
+def test_budgets(given: Any, expected: Budget) -> None:
+    assert Budget.parse(given) == expected
+
+
+@pytest.mark.parametrize("given", ["ten", "-5", 0, "5 days", True, "1.5"])
+def test_budgets_that_are_none(given: Any) -> None:
+    with pytest.raises(InputError, match=r"neither a time nor a number .* 10m or 500"):
+        Budget.parse(given)
+
+
+@pytest.mark.medium
+def test_a_count_budget_is_kept_and_reproducible() -> None:
+    choices = {**QUICK, "splits": None, "budget": 60}
+    first, second = (Study(related(), **choices).run() for _ in range(2))
+    assert first.verdicts["cost"]["trainings"] <= 60
+    assert first.to_csv() == second.to_csv()
+
+
+def test_a_small_budget_measures_the_most_promising_pairs() -> None:
+    result = Study(related(), **{**QUICK, "budget": 22, "families": ("trunk",)}).run()
+    run = [c for c in result.transfer if c["target"] != c["source"] and c["n"]]
+    assert 0 < len(run) < 6
+    missing = next(c for c in result.transfer if c["target"] != c["source"] and not c["n"])
+    assert missing["verdict"] == "undecided" and missing["runs_needed"] == 5 and missing["difference"] is None
+
+
+def test_a_tiny_budget_leaves_the_linear_family() -> None:
+    result = Study(related(), **{**QUICK, "budget": 3}).run()
+    assert result.verdicts["cost"]["trainings"] == 0 and result.cell("t0", "t1")["n"] == 5
+    assert "leaves out" in result.verdicts["said"][0]
+
+
+@pytest.mark.medium
+def test_a_time_budget_ends() -> None:
+    result = Study(related(), **{**QUICK, "splits": None, "budget": "1s"}).run()
+    assert result.verdicts["cost"]["seconds"] < 20
+
+
+# ---------------------------------------------------------------------- kinds of tasks
+
+
+@pytest.mark.medium
+def test_planted_transfer_is_found() -> None:
+    """300 target rows and 200 features, a related source of 3,000 rows, noise .7: joint ridge helps, measurably."""
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal(200) / np.sqrt(200)
+    tasks = []
+    for name, rows in (("target", 300), ("source", 3000)):
+        X = rng.standard_normal((rows, 200))
+        tasks.append(Task(name, X, X @ theta + 0.7 * rng.standard_normal(rows)))
+    cell = Study(TaskSet(tasks), splits=10, families=("linear",), workers=1).run().cell("target", "source")
+    assert cell["verdict"] == "helps" and cell["difference"] > 0.05
+
+
+@pytest.mark.medium
+def test_mixed_kinds_missing_labels_and_unequal_sizes() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 5))
+    y = X @ rng.standard_normal(5)
+    part = np.where(rng.random(150) < 0.3, np.nan, y + rng.standard_normal(150))
+    tasks = TaskSet([
+        Task("number", X, part),
+        Task("binary", X, (y > 0).astype(float), kind="binary"),
+        Task("three", rng.standard_normal((90, 5)), rng.integers(0, 3, 90), kind="multiclass"),
+    ])  # fmt: skip
+    result = Study(tasks, **{**QUICK, "methods": ("plain", "uncertainty")}).run()
+    assert all(c["n"] == 5 for c in result.transfer)
+    assert {t["metric"] for t in result.verdicts["tasks"]} == {"r2", "roc_auc", "balanced_accuracy"}
+
+
+@pytest.mark.medium
+def test_tables_with_categories_and_missing_features() -> None:
+    rng = np.random.default_rng(0)
+    city = np.array([["Rome", "Oslo", None][i] for i in rng.integers(0, 3, 100)], dtype=object)
+    age = np.where(rng.random(100) < 0.2, np.nan, rng.standard_normal(100))
+    table = Table({"age": age, "city": city})
+    y = np.nan_to_num(age) + (city == "Rome") + 0.3 * rng.standard_normal(100)
+    tasks = TaskSet([Task("a", table, y), Task("b", table, -y + rng.standard_normal(100))])
+    here, apart = (Study(tasks, **{**QUICK, "workers": n}).run() for n in (1, 2))
+    assert here.cell("a", "b")["n"] == 5 and here.to_csv() == apart.to_csv()
+
+
+def test_an_official_test_set_is_touched_once_at_the_end() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((160, 5))
+    Y = X @ rng.standard_normal((5, 3)) + rng.standard_normal((160, 3))
+    split = np.where(np.arange(160) < 110, "train", "test")
+    tasks = TaskSet.from_arrays(X, Y, split=split)
+    found = Study(tasks, **QUICK).run()
+    tested = found.verdicts["official_test"]
+    assert [c["target"] for c in tested["cells"]][:3] == list(tasks.names)
+    assert all(c["rows"] == 50 and c["low"] <= c["difference"] <= c["high"] for c in tested["cells"])
+    assert all(t["rows"] == 110 for t in found.verdicts["tasks"])
+    spoiled = Y.copy()
+    spoiled[110:] = rng.standard_normal((50, 3))  # other test labels change nothing but the official comparison
+    again = Study(TaskSet.from_arrays(X, spoiled, split=split), **QUICK).run()
+    assert again.to_csv() == found.to_csv()
+
+
+def test_small_tasks_are_refused_by_name_or_dropped() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3))
+    rare = np.zeros(80)
+    rare[:4] = 1
+    tasks = TaskSet([*(Task(n, X, X @ rng.standard_normal(3)) for n in "ab"), Task("rare", X, rare)])
+    with pytest.raises(InputError, match=r"1 of 3 tasks are too small .*'rare'.*drop"):
+        Study(tasks)
+    study = Study(tasks, **QUICK, small="drop")
+    assert study.tasks.names == ("a", "b") and "dropped 1 tasks" in study.said[0]
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"epochs": 0}, "whole number of at least 1"),
+        ({"looks": (10, 5), "splits": None}, "looks must be increasing"),
+        ({"capacities": ()}, "distinct positive numbers"),
+        ({"capacities": (5, 5)}, "distinct positive numbers"),
+        ({"executor": "cloud"}, "no executor named 'cloud'"),
+        ({"families": ("tree",)}, "no family named 'tree'"),
+        ({"capacitys": (5,)}, "Did you mean 'capacities'"),
+    ],
+)
+def test_bad_settings(choices: dict[str, Any], message: str) -> None:
+    with pytest.raises((InputError, UnknownNameError), match=message):
+        Study(related(), **{**QUICK, **choices}).run()
+
+
+def test_too_few_tasks_and_no_taskset() -> None:
+    with pytest.raises(InputError, match="a study compares 2 to 200 tasks, found 1 tasks"):
+        Study(TaskSet([related()["t0"]]))
+    with pytest.raises(InputError, match="needs a TaskSet, found list"):
+        Study([1, 2])  # type: ignore[arg-type]
+
+
+def test_ray_is_an_extra() -> None:
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingExtraError, match=r"mtlens\[scale\]"):
+            Study(related(), **QUICK, executor="ray").run()
+    else:
+        result = Study(related(), **QUICK, executor="ray").run()
+        assert result.to_csv() == Study(related(), **QUICK).run().to_csv()
+
+
+def test_showing_what_is_not_there(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(FileError, match=r"holds no verdicts.json.*mtlens study"):
+        StudyResult.open(tmp_path)
+    with pytest.raises(UnknownNameError, match="Did you mean 't1'"):
+        StudyResult.open(folder).cell("t0", "t11")
+
+
+def test_names_that_are_markup(tmp_path: Path) -> None:
+    tasks = related()
+    names = ["a|b", "<script>", "x\ny"]
+    renamed = TaskSet([Task(name, task.X, task.y) for name, task in zip(names, tasks, strict=True)])
+    table = Study(renamed, tmp_path / "run", **{**QUICK, "families": ("linear",)}).run().table()
+    assert "a\\|b" in table and "<script>" not in table and "x\ny" not in table
+
+
+def test_why_says_the_numbers(folder: Path) -> None:
+    text = StudyResult.open(folder).why("t0", "t1")
+    assert "n = 5" in text and "chosen on validation rows" in text

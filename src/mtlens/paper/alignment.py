@@ -43,12 +43,10 @@ class AlignmentSettings(CovarianceSettings):
     shares: tuple[float, ...] = (0.0, 0.5, 1.0)
 
 
-def descend(
-    X: FloatArray, y: FloatArray, start: FloatArray, *, steps: int, rate: float
-) -> tuple[FloatArray, FloatArray]:
-    """Plain gradient descent on ``|X b - y|^2 / 2`` from ``start``: the ``(steps + 1, d)`` path and its step size.
+def descend(X: FloatArray, y: FloatArray, start: FloatArray, *, steps: int, rate: float) -> FloatArray:
+    """Plain gradient descent on ``|X b - y|^2 / 2`` from ``start``: its path, ``(steps + 1, d)``.
 
-    With ``a`` absorbed (``b`` is the model itself) this is fine-tuning the whole of ``B a``.
+    With the head absorbed (``b`` is the model itself) this is fine-tuning the whole of ``B a``.
     """
     G, c = X.T @ X, X.T @ y
     size = rate / float(np.linalg.eigvalsh(G)[-1])
@@ -56,7 +54,7 @@ def descend(
     path[0] = start
     for t in range(steps):
         path[t + 1] = path[t] - size * (G @ path[t] - c)
-    return path, np.array(size)
+    return path
 
 
 def align(
@@ -117,8 +115,8 @@ def _one_target(draws: Draws, c: AlignmentSettings, seed: int, example: Example,
     Xall, yall = np.vstack([X, Xv]), np.append(y, yv)
     zero = np.zeros(c.d)
     alone = {
-        WEAK: chosen(descend(X, y, zero, steps=c.steps, rate=c.rate)[0], Xv, yv),
-        LONGER: chosen(descend(X, y, zero, steps=2 * c.steps, rate=c.rate)[0], Xv, yv),
+        WEAK: chosen(descend(X, y, zero, steps=c.steps, rate=c.rate), Xv, yv),
+        LONGER: chosen(descend(X, y, zero, steps=2 * c.steps, rate=c.rate), Xv, yv),
         TUNED: tuned_ridge(Xall, yall),
     }
     base = {name: rank_correlation(example, theta) for name, theta in alone.items()}
@@ -132,7 +130,7 @@ def _one_target(draws: Draws, c: AlignmentSettings, seed: int, example: Example,
             models = {
                 MTL: shared,
                 ALIGNED: chosen(align(X, y, B, a, steps=c.steps, rate=c.rate), Xv, yv),
-                TUNE: chosen(descend(X, y, shared, steps=c.steps, rate=c.rate)[0], Xv, yv),
+                TUNE: chosen(descend(X, y, shared, steps=c.steps, rate=c.rate), Xv, yv),
                 RIDGED: regularised(Xall, yall, X2, y2, folds=c.folds, shares=c.shares),
                 WHITENED: _whitened_joint(X, y, X2, y2),
             }
@@ -329,7 +327,7 @@ def path_distances(c: AlignmentSettings) -> list[float]:
         random = stream(seed, "path")
         X, y, B = random.standard_normal((30, 8)), random.standard_normal(30), random.standard_normal(8)
         aligned = align(X, y, B, 1.0, steps=50, rate=0.5, train_head=False)
-        tuned = descend(X, y, B, steps=50, rate=0.5)[0]
+        tuned = descend(X, y, B, steps=50, rate=0.5)
         gaps.append(float(np.abs(aligned - tuned).max() / np.abs(tuned).max()))
     return gaps
 

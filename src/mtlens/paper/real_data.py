@@ -1,7 +1,7 @@
 """The paper's claims on real data (Section 3 and Appendix B), so that the book omits none.
 
-What measures each is said, or why nothing does. They are not run with the book: the sentence tasks have reproductions of their own (``sentiment-*``), and the frozen
-BERT-large and DenseNet-121 results need models that mtlens does not carry.
+What measures each is said, or why nothing does. None is run with the book: the sentence tasks have reproductions of
+their own (``sentiment-*``), and the frozen BERT-large and DenseNet-121 results need models mtlens does not carry.
 """
 
 from __future__ import annotations

@@ -268,28 +268,29 @@ class ReluTheoremSettings:
     starts: int = 4
 
 
+def relu_loss(B: FloatArray, Xs: Sequence[FloatArray], ys: Sequence[FloatArray]) -> tuple[float, FloatArray]:
+    """Minus the ReLU objective (r = 1) and its gradient; a task without an active row counts zero."""
+    total, gradient = 0.0, np.zeros_like(B)
+    for X, y in zip(Xs, ys, strict=True):
+        z = np.maximum(X @ B, 0.0)
+        energy, aligned = float(z @ z), float(z @ y)
+        if energy > 0:
+            total -= aligned**2 / energy
+            slope = (2 * aligned / energy) * y - (2 * aligned**2 / energy**2) * z
+            gradient -= X.T @ (slope * (z > 0))
+    return total, gradient
+
+
 def relu_optimum(Xs: Sequence[FloatArray], ys: Sequence[FloatArray], *, starts: int, seed: int) -> FloatArray:
     """The best found unit vector of the ReLU objective (r = 1): L-BFGS from each task's linear fit and random starts.
 
     For Gaussian inputs ``E[x ReLU(x theta)]`` is half of ``theta``, so a linear fit points the right way. Nothing
     guarantees a global optimum here; the objective is not symmetric in the sign of ``B``.
     """
-
-    def loss(B: FloatArray) -> tuple[float, FloatArray]:
-        total, gradient = 0.0, np.zeros_like(B)
-        for X, y in zip(Xs, ys, strict=True):
-            z = np.maximum(X @ B, 0.0)
-            energy, aligned = float(z @ z), float(z @ y)
-            if energy > 0:
-                total -= aligned**2 / energy
-                slope = (2 * aligned / energy) * y - (2 * aligned**2 / energy**2) * z
-                gradient -= X.T @ (slope * (z > 0))
-        return total, gradient
-
     random = stream(seed, "relu starts")
     begins = [least_squares(X, y) for X, y in zip(Xs, ys, strict=True)]
     begins += list(random.standard_normal((starts, Xs[0].shape[1])))
-    found = [minimize(loss, b / np.linalg.norm(b), jac=True, method="L-BFGS-B") for b in begins]
+    found = [minimize(relu_loss, b / np.linalg.norm(b), args=(Xs, ys), jac=True, method="L-BFGS-B") for b in begins]
     best = min(found, key=lambda result: float(result.fun)).x
     unit: FloatArray = best / np.linalg.norm(best)
     return unit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch import nn
 
@@ -10,6 +12,8 @@ from mtlens.engine.result import TrainedModel
 from mtlens.nets.alignment import Alignment
 from mtlens.nets.multitask import MultiTaskNet
 
+_BUILDING = threading.Lock()  # the global generator is put back; two threads at once would put back each other's
+
 
 def net_of(member: Member, values: Start, dtype: torch.dtype | None = None) -> MultiTaskNet:
     """The member's net holding ``values``; heads stand in the order of the training's tasks."""
@@ -17,7 +21,10 @@ def net_of(member: Member, values: Start, dtype: torch.dtype | None = None) -> M
     dtype = dtype or getattr(torch, training.dtype)
     place = {name: i for i, name in enumerate(member.names)}
     order = [place[task.name] for task in training.tasks]
-    with torch.random.fork_rng(devices=[]):  # building draws values that are replaced: leave the user's stream alone
+    with (
+        _BUILDING,
+        torch.random.fork_rng(devices=[]),
+    ):  # building draws values that are replaced: leave the user's stream alone
         trunk = member.family.trunk(member.rows, training.capacity)
         heads: dict[str, nn.Module] = {}
         for i in order:

@@ -23,8 +23,12 @@ def watcher(state: Progress, show: bool | None) -> Iterator[Callable[[], None]]:
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
     began = time.perf_counter()
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         line = bar.add_task("", total=state.total, rate="")

@@ -31,7 +31,7 @@ class Output:
     scale: float = 1.0
 
     def finish(self, raw: torch.Tensor) -> FloatArray:
-        """Raw outputs ``(..., columns)`` -> original units ``(...)``, P(class 1) ``(...)``, or probabilities ``(..., K)``."""
+        """Raw outputs ``(..., columns)`` to original units ``(...)``, P(class 1) ``(...)`` or P(class) ``(..., K)``."""
         raw = raw.detach().to("cpu", torch.float64)
         if self.kind == "multiclass":
             finished = torch.softmax(raw, -1)

@@ -51,10 +51,9 @@ class Part:
         views = []
         for s in range(len(self.value)):
             own = [
-                tuple(t[s, k * size : (k + 1) * size] for t in tensors) + (self.steps[s, k],)
-                for k in range(self.segments)
+                (*(t[s, k * size : (k + 1) * size] for t in tensors), self.steps[s, k]) for k in range(self.segments)
             ]
-            views.append([*own, tuple(t[s] for t in tensors) + (self.steps[s, 0],)])
+            views.append([*own, (*(t[s] for t in tensors), self.steps[s, 0])])
         return views
 
 
@@ -119,7 +118,8 @@ def _fused(kind: str, columns: list[list[Tensor]], rate: float, decay: float) ->
 class PlainUpdate:
     """The same formulas as whole-tensor operations, for devices: rates and counts are tensors, nothing waits.
 
-    ``m = b1 m + (1 - b1) g``, ``v = b2 v + (1 - b2) g^2``, ``p -= lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)``.
+    ``m = b1 m + (1 - b1) g``, ``v = b2 v + (1 - b2) g^2``,
+    ``p -= lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)``.
     Counts sit on the device so that a step can be captured in a CUDA graph.
     """
 

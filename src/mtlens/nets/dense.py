@@ -169,7 +169,9 @@ class StackedDense(StackedTrunk):
             self._inputs.append(X)
         return X
 
-    def backward(self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool) -> Tensor | None:
+    def backward(
+        self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool
+    ) -> Tensor | None:
         layers = self._views(parameters)
         grads = self._views(grad) if grad is not None else None
         upper = grad_features

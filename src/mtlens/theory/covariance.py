@@ -33,8 +33,8 @@ def covariance_similarity(
     over the kept eigenvalues ``l``, so a task can score higher with another one than with itself, and concentrated
     spectra alone raise the score. ``normalised=True`` gives :math:`\langle C_1, C_2\rangle / (\|C_1\|_F \|C_2\|_F)` of
     the same truncated matrices instead, which is 1 exactly when they are proportional. The paper's "99% of the singular
-    values" is read as those of the covariance. It did not predict transfer in our checks (rank correlation about 0): a
-    description only.
+    values" is read as those of the covariance. It did not predict transfer in independent checks (rank correlation
+    about 0): a description only.
 
     Args:
         X1: ``(m1, d)`` features of the first task, or a :class:`Gram` of them.

@@ -154,7 +154,7 @@ def test_related_helps_and_unrelated_does_not() -> None:
         LinearProblem(n, x, y + 3 * random.standard_normal(len(y)))
         for n, x, y in zip(("small", "twin", "stranger"), X, labels, strict=True)
     ]
-    core = LinearTransfer(made)
+    core = LinearTransfer(made, repeats=3)
     twin, stranger = core.pair("small", "twin"), core.pair("small", "stranger")
     assert twin.verdict == "helps" and twin.difference > 0.1
     assert stranger.difference < twin.difference and stranger.verdict != "helps"
@@ -255,6 +255,26 @@ def test_a_validation_split_is_one_fold() -> None:
     assert core.num_folds == 1 and cell.low == -np.inf and cell.verdict == "unsure"
     held = core.out_of_fold("t0", ("t1",))
     assert np.isnan(held[folds[0] == -1]).all() and np.isfinite(held[folds[0] == 0]).all()
+
+
+def test_repeats_deal_the_rows_anew_and_average() -> None:
+    made = problems(seed=3)
+    core = LinearTransfer(made, repeats=3, seed=5)
+    singles = [LinearTransfer(made, seed=5 + 1000 * r).pair("t0", "t1") for r in range(3)]
+    together = core.pair("t0", "t1")
+    assert together.folds.shape == (15,)
+    # each repeat has its own baseline variance, so shares differ a little from those of the average fold
+    assert together.difference == pytest.approx(np.mean([one.difference for one in singles]), rel=0.1)
+    np.testing.assert_array_equal(core.fold_of[0], LinearTransfer(made, seed=5).fold_of[0])
+
+
+def test_the_interval_is_the_corrected_resampled_t() -> None:
+    from scipy.stats import t
+
+    cell = LinearTransfer(problems(seed=3), repeats=2).pair("t0", "t1")
+    error = cell.folds.std(ddof=1) * np.sqrt(1 / 10 + 1 / 4)
+    assert cell.high - cell.low == pytest.approx(2 * t.ppf(0.975, 9) * error)
+    assert cell.p_helps == pytest.approx(t.cdf(cell.difference / error, 9))
 
 
 def test_mistakes_are_named() -> None:

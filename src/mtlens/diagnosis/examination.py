@@ -14,13 +14,17 @@ from mtlens.diagnosis.result import Capacity, Diagnosis, Pair, TaskFacts, Weight
 from mtlens.diagnosis.spaces import Space, linear_spaces
 from mtlens.tasks import Task, TaskSet
 from mtlens.tasks.duplicates import Overlap, find_duplicates
-from mtlens.theory.covariance import similarity_matrix
 from mtlens.theory.rank_curve import RankCurve, rank_curve
-from mtlens.theory.spectral import leading_directions
+from mtlens.theory.spectral import descending_eigh, leading_directions, num_kept
 from mtlens.theory.transfer import LinearTransfer, PairTable, View
 from mtlens.theory.weights import svd_weights
 
 FOLDS = 5
+# On 200 random configurations (docs/results/prediction.md) joint models that weigh all rows alike told most about the
+# true transfer; a source weight chosen on twenty rows is mostly noise. Three repeats of the folds add as much again.
+WEIGHTS = (1.0,)
+REPEATS = 3
+MANY_ROWS = 2000  # of the smallest task, from which one repeat is enough
 FEWEST = 8  # labelled rows below which cross-validation says nothing
 PEAK = 1.2  # rows of two tasks over columns, up to which their joint optimum is at the interpolation peak
 
@@ -35,10 +39,11 @@ def diagnose(
 ) -> Diagnosis:
     """Predict transfer between all ordered pairs of tasks, and say what the data allow, in seconds.
 
-    The prediction is the cross-validated gain of a *linear* joint model over the target's own tuned ridge, one grid of
-    ridges for both (see :class:`~mtlens.theory.transfer.LinearTransfer`). Rows whose split is "test" are not read.
-    Inputs that are numbers are used as they are; tables, texts and images go through one featurizer fitted, without
-    labels, on all development rows. Tasks without a common input space get no prediction for each other.
+    The prediction is the cross-validated gain of a *linear* joint model, all rows weighing alike, over the target's own
+    tuned ridge, with one grid of ridges for both (:class:`~mtlens.theory.transfer.LinearTransfer`). Rows whose split is
+    "test" are not read. Inputs that are numbers are used as they are; tables, texts and images go through one
+    featurizer fitted, without labels, on all development rows. Tasks without a common input space get no prediction for
+    each other.
 
     Args:
         tasks: a TaskSet or tasks.
@@ -106,14 +111,16 @@ def _examine(space: Space, *, folds: int, seed: int, energy: float) -> _Examined
     warnings = [f"{name}: fewer than {FEWEST} labelled rows; nothing is predicted for it." for name in few]
     if not enough:
         return _Examined((), {}, None, None, {}, {}, None, None, tuple(warnings))
-    core = LinearTransfer(enough, folds=min(folds, *(int(p.labelled.sum()) for p in enough)), seed=seed)
-    spectra = _spectra(core)
+    rows = [int(p.labelled.sum()) for p in enough]
+    repeats = REPEATS if min(rows) < MANY_ROWS else 1
+    core = LinearTransfer(enough, folds=min(folds, *rows), repeats=repeats, seed=seed, weights=WEIGHTS)
+    scores, spectra = _spectra(core, energy)
     alone = {name: core.alone(name) for name in core.names}
     several = len(enough) > 1
     curve = rank_curve(core) if several else None
     return _Examined(
         names=core.names,
-        scores=_similarities(core, energy),
+        scores=scores,
         cosine=_cosines(core),
         table=core.pairs() if several else None,
         spectra=spectra,
@@ -124,40 +131,48 @@ def _examine(space: Space, *, folds: int, seed: int, energy: float) -> _Examined
     )
 
 
-def _similarities(core: LinearTransfer, energy: float) -> dict[str, FloatArray]:
-    """The four covariance scores between all tasks; tasks that share inputs are decomposed once."""
-    first: dict[int, int] = {}
-    for i, number in enumerate(core.sharing):
-        first.setdefault(number, i)
-    place = {number: n for n, number in enumerate(first)}
-    spread = np.array([place[number] for number in core.sharing])
-    found = {}
+def _spectra(core: LinearTransfer, energy: float) -> tuple[dict[str, FloatArray], dict[str, tuple[float, float]]]:
+    """The four covariance scores between all tasks, and condition number and effective rank of each.
+
+    One decomposition a covariance; tasks that share inputs are decomposed once. The scores are those of
+    :func:`~mtlens.theory.covariance.covariance_similarity`, NaN for inputs that do not vary.
+    """
+    distinct = list(dict.fromkeys(core.sharing))
+    spread = np.array([distinct.index(number) for number in core.sharing])
+    members = [core.problems[core.sharing.index(number)] for number in distinct]
+    scores: dict[str, FloatArray] = {}
+    eigenvalues: list[list[FloatArray]] = []
     for center in (False, True):
-        factors = [_factor(core.second_moment(core.names[i], center=center)) for i in first.values()]
-        empty = [not np.any(factor) for factor in factors]
-        usable = [np.eye(core.width) if gone else factor for gone, factor in zip(empty, factors, strict=True)]
-        for normalised in (False, True):
-            matrix = np.asarray(similarity_matrix(usable, energy=energy, normalised=normalised))
-            matrix[empty, :] = matrix[:, empty] = np.nan  # inputs that do not vary have no directions
-            found[f"score{'_normalised' * normalised}{'_centred' * center}"] = matrix[np.ix_(spread, spread)]
-    return found
+        parts = [descending_eigh(core.second_moment(problem.name, center=center)) for problem in members]
+        eigenvalues.append([values for values, _ in parts])
+        plain, normalised = _scores(parts, energy)
+        suffix = "_centred" if center else ""
+        scores[f"score{suffix}"] = plain[np.ix_(spread, spread)]
+        scores[f"score_normalised{suffix}"] = normalised[np.ix_(spread, spread)]
+    facts = []
+    for problem, values, variances in zip(members, *eigenvalues, strict=True):
+        rows = problem.X if problem.labelled.all() else problem.X[problem.labelled]
+        facts.append(spectrum_facts(rows, values, variances))
+    return scores, {name: facts[place] for name, place in zip(core.names, spread, strict=True)}
 
 
-def _factor(C: FloatArray) -> FloatArray:
-    """Rows whose second moment is ``C``: what the score needs of the data."""
-    values, vectors = np.linalg.eigh(C)
-    factor: FloatArray = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    return factor
-
-
-def _spectra(core: LinearTransfer) -> dict[str, tuple[float, float]]:
-    found: dict[int, tuple[float, float]] = {}
-    for problem, number in zip(core.problems, core.sharing, strict=True):
-        if number not in found:
-            moments = (core.second_moment(problem.name), core.second_moment(problem.name, center=True))
-            rows = problem.X if problem.labelled.all() else problem.X[problem.labelled]
-            found[number] = spectrum_facts(rows, *moments)
-    return {name: found[number] for name, number in zip(core.names, core.sharing, strict=True)}
+def _scores(parts: Sequence[tuple[FloatArray, FloatArray]], energy: float) -> tuple[FloatArray, FloatArray]:
+    """The score and its normalised companion for all pairs, from descending eigenpairs of each covariance."""
+    truncated, traces = [], []
+    for values, vectors in parts:
+        total = float(np.maximum(values, 0.0).sum())
+        if total <= 0.0:
+            truncated.append(np.full(vectors.size, np.nan))
+            traces.append(np.nan)
+            continue
+        r = num_kept(values / total, energy)
+        kept = values[:r] / total  # a common scale keeps tiny and huge inputs in range
+        truncated.append(((vectors[:, :r] * kept) @ vectors[:, :r].T).ravel())
+        traces.append(float(kept.sum()))
+    flat = np.stack(truncated)
+    inner = np.maximum(flat @ flat.T, 0.0)
+    norms = np.sqrt(np.diagonal(inner))
+    return np.sqrt(inner / np.outer(traces, traces)), inner / np.outer(norms, norms)
 
 
 def _cosines(core: LinearTransfer) -> FloatArray:

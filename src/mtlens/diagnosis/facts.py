@@ -40,21 +40,19 @@ def width(task: Task) -> int:
     return len(task.X.names) if isinstance(task.X, Table) else int(np.prod(task.X.shape[1:]))
 
 
-def spectrum_facts(X: Array, second_moment: FloatArray, centred: FloatArray) -> tuple[float, float]:
-    """Condition number of ``X`` and effective rank of its centred covariance.
+def spectrum_facts(X: Array, values: FloatArray, variances: FloatArray) -> tuple[float, float]:
+    """Condition number of ``X`` and effective rank of its centred covariance, from descending eigenvalues.
 
-    The condition number comes from ``X^T X`` where that is accurate, from ``X`` itself where it is steep and not too
-    large to decompose; otherwise it is at least what is said.
+    The condition number comes from the eigenvalues of ``X^T X`` where they are accurate, from ``X`` itself where it is
+    steep and not too large to decompose.
     """
     rows, columns = X.shape
-    values = np.linalg.eigvalsh(second_moment)[::-1]
     smallest = max(float(values[min(rows, columns) - 1]), 0.0)
     condition = float(np.sqrt(values[0] / smallest)) if smallest > 0 else float("inf")
     if condition > STEEP and rows * columns * min(rows, columns) <= MOST_WORK:
         singular = np.linalg.svd(np.asarray(X, dtype=np.float64), compute_uv=False)
         condition = float(singular[0] / singular[-1]) if singular[-1] > 0 else float("inf")
-    variances = np.maximum(np.linalg.eigvalsh(centred), 0.0)
-    total = float(variances.sum())
+    total = float(variances[variances > 0].sum())
     if total == 0.0:
         return condition, 0.0
     shares = variances[variances > 0] / total

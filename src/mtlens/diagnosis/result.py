@@ -23,11 +23,11 @@ MEANING = {
         "transfer in our checks; a task's score with itself is not 1."
     ),
     "score_normalised": "the same, scaled so that 1 means proportional covariances.",
-    "condition_number": "largest over smallest stretch of the inputs. Large: least squares is unstable, not the task hard.",
+    "condition_number": "largest over smallest stretch of the inputs. Large: least squares is unstable.",
     "effective_rank": "how many directions the inputs use (exponential of the entropy of their variances).",
     "alone": "R2 (Brier skill) of the target's own tuned ridge, out of fold: what joining is compared with.",
     "capacity": "shared directions that predict held-out rows best. Flat: it does not matter here.",
-    "weights": "Algorithm 2 on normalised labels: large for tasks in the shared directions. Pays only at scarce capacity.",
+    "weights": "Algorithm 2 on normalised labels: large for tasks in the shared directions. Pays at scarce capacity.",
 }
 
 
@@ -72,7 +72,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The rank curve: mean out-of-fold R2 over tasks by number of shared directions; ``flat`` when it hardly matters."""
+    """The rank curve: mean out-of-fold R2 over tasks by shared directions; ``flat`` when it hardly matters."""
 
     suggested: int
     best: int

@@ -13,9 +13,10 @@ from mtlens.features import fit_featurizer, transform_tasks
 from mtlens.tasks import Table, Task, TaskSet
 from mtlens.theory.transfer import LinearProblem
 
-WIDEST = 1024  # columns beyond which inputs are projected: moments grow with the square
-PROJECTED = 512
-SAMPLE = 4000  # rows that the projection is fitted to
+WIDTHS = (1024, 768, 512, 384, 256, 128, 64)  # tried from the left until the models of all pairs are affordable
+MOST_WORK = 1.2e12  # multiplications for all pairs: under a minute on two cores
+MODELS = 40  # solutions a pair, about: folds times ridges
+SAMPLE = 4000  # rows that a projection is fitted to
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,12 @@ def _space(group: Sequence[Task]) -> Space:
         found += featurizer.found
     if inputs[0].ndim > 2:
         inputs = _once_each(inputs, lambda X: X.reshape(len(X), -1))
-    if inputs[0].shape[1] > WIDEST:
-        found.append(f"{inputs[0].shape[1]} columns projected to their {PROJECTED} leading directions")
-        inputs = _projected(inputs)
+    most = _affordable_width(inputs)
+    if inputs[0].shape[1] > most:
+        found.append(
+            f"{inputs[0].shape[1]} columns projected to their {most} leading directions, to be done in a minute"
+        )
+        inputs = _projected(inputs, most)
     problems = [
         LinearProblem(t.name, X, t.y, t.kind, t.weight, t.group, t.num_classes)
         for t, X in zip(group, inputs, strict=True)
@@ -87,6 +91,13 @@ def _are_numbers(group: Sequence[Task]) -> bool:
     return all(bool(np.isfinite(X.sum(dtype=np.float64))) for X in distinct.values())
 
 
+def _affordable_width(inputs: Sequence[Array]) -> int:
+    """The widest inputs whose pairs can be solved in ``MOST_WORK``; pairs that share inputs cost next to nothing."""
+    distinct = len({id(X) for X in inputs})
+    solutions = MODELS * distinct * (distinct - 1) / 2 + 100 * distinct
+    return next((width for width in WIDTHS if solutions * width**3 / 3 <= MOST_WORK), WIDTHS[-1])
+
+
 def _once_each(inputs: Sequence[Array], change: Callable[[Array], Array]) -> list[Array]:
     """Apply a function to every distinct array; what was one object stays one."""
     changed: dict[int, Array] = {}
@@ -96,7 +107,7 @@ def _once_each(inputs: Sequence[Array], change: Callable[[Array], Array]) -> lis
     return [changed[id(X)] for X in inputs]
 
 
-def _projected(inputs: Sequence[Array]) -> list[Array]:
+def _projected(inputs: Sequence[Array], width: int) -> list[Array]:
     """Leading right singular vectors of a sample of all tasks' rows, as new columns."""
     from sklearn.utils.extmath import randomized_svd
 
@@ -105,6 +116,6 @@ def _projected(inputs: Sequence[Array]) -> list[Array]:
     share = max(1, SAMPLE // len(distinct))
     sample = np.concatenate([X[random.permutation(len(X))[:share]] for X in distinct]).astype(np.float64)
     centre = sample.mean(axis=0)
-    count = min(PROJECTED, len(sample) - 1)
+    count = min(width, len(sample) - 1)
     _, _, directions = randomized_svd(sample - centre, n_components=count, n_iter=2, random_state=0)
     return _once_each(inputs, lambda X: (X - centre) @ directions.T)

@@ -54,7 +54,7 @@ def rank_curve(core: LinearTransfer, ranks: Sequence[int] | None = None) -> Rank
     ridges = np.array([core.alone(name).ridge for name in core.names])
     losses = np.stack([_fold_losses(core.view(f), ridges, tried) for f in range(core.num_folds)], axis=-1)  # (R, k, K)
     shares = losses / np.maximum(core.base_losses().mean(axis=1), np.finfo(float).tiny)[None, :, None]
-    return _summary(tried, 1.0 - shares.mean(axis=1))
+    return _summary(core, tried, 1.0 - shares.mean(axis=1))
 
 
 def default_ranks(most: int) -> tuple[int, ...]:
@@ -67,12 +67,11 @@ def default_ranks(most: int) -> tuple[int, ...]:
     return tuple(sorted({r for r in ladder if r <= most} | {most}))
 
 
-def _summary(ranks: tuple[int, ...], folds: FloatArray) -> RankCurve:
+def _summary(core: LinearTransfer, ranks: tuple[int, ...], folds: FloatArray) -> RankCurve:
     scores = folds.mean(axis=1)
     best = int(np.argmax(scores))
     gaps = folds[best] - folds
-    count = folds.shape[1]
-    errors = gaps.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(ranks), np.inf)
+    errors = core.standard_error(gaps)
     errors[best] = 0.0
     means = gaps.mean(axis=1)
     within = np.flatnonzero(means <= errors)

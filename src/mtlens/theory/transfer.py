@@ -29,6 +29,7 @@ RIDGES = tuple(
 )  # multiples of the width d: the best ridge grows with d, not with m
 WEIGHTS = (0.1, 1.0, 10.0)  # a source row counts this much of a target row
 LEVEL = 0.95  # of every interval here
+WORTH = 1e-3  # of R2: a smaller difference is called unsure, however regular it is over folds
 KEPT_VIEWS = 2**28  # bytes of standardised moments kept rather than computed again
 
 
@@ -97,9 +98,9 @@ class Alone:
 class Transfer:
     """Joint minus alone on one target, out of fold, as a share of the target's variance (R2 or Brier skill).
 
-    Positive: joining helps. ``folds`` holds a difference a fold; ``low`` and ``high`` are a Student t interval from
-    them, ``p_helps`` the confidence that the difference is above zero (``p_hurts`` below). Models in different folds
-    share rows, so the interval is a little narrow; with one fold there is none (``low`` = -inf).
+    Positive: joining helps. ``folds`` holds a difference a fold; ``low`` and ``high`` are a corrected resampled t
+    interval from them (training sets overlap), ``p_helps`` the confidence that the difference is above zero
+    (``p_hurts`` below). With one fold there is no interval (``low`` = -inf).
     """
 
     target: str
@@ -117,7 +118,9 @@ class Transfer:
 
     @property
     def verdict(self) -> str:
-        """ "helps", "hurts" or "unsure", by the interval."""
+        """Helps or hurts when the interval leaves out zero and the difference is worth naming; otherwise unsure."""
+        if abs(self.difference) < WORTH:
+            return "unsure"
         return "helps" if self.low > 0 else "hurts" if self.high < 0 else "unsure"
 
 
@@ -224,6 +227,8 @@ class LinearTransfer:
         problems: with distinct names and one width.
         folds: how many, or one array of fold ids a problem (-1: always trained on; a single fold 0 is a validation
             split).
+        repeats: how many times the rows are dealt to folds anew; models and memory grow with it, fold noise shrinks.
+            ``out_of_fold`` gives the predictions of the first.
         seed: of the folds.
         ridges: multiples of the width; one grid for every model, alone or joint.
         weights: of a source's rows relative to the target's.
@@ -237,6 +242,7 @@ class LinearTransfer:
         problems: Sequence[LinearProblem],
         *,
         folds: int | Sequence[Array] = 5,
+        repeats: int = 1,
         seed: int = 0,
         ridges: Sequence[float] | None = None,
         weights: Sequence[float] | None = None,
@@ -247,12 +253,17 @@ class LinearTransfer:
         self.width = self.problems[0].X.shape[1]
         self.ridges = _grid(ridges, RIDGES, "ridges") * self.width
         self.weights = _grid(weights, WEIGHTS, "weights")
-        self.fold_of = self._folds(folds, seed)
-        self.num_folds = int(max(fold.max() for fold in self.fold_of)) + 1
+        self.repeats = [self._folds(folds, seed + 1000 * repeat) for repeat in range(self._repeats(folds, repeats))]
+        self.fold_of = self.repeats[0]
+        self.folds_a_repeat = int(max(fold.max() for fold in self.fold_of)) + 1
+        self.num_folds = self.folds_a_repeat * len(self.repeats)
         self.sharing = _input_groups(self.problems)
         self._origins = [_origin(p.X) for p in self.problems]
         self._held, self._always = self._read()
-        self._total = [sum(held[1:], held[0]) + always for held, always in zip(self._held, self._always, strict=True)]
+        self._total = [
+            sum(held[1 : self.folds_a_repeat], held[0]) + always
+            for held, always in zip(self._held, self._always, strict=True)
+        ]
         self._views: dict[int | None, View] = {}
         self._guide_ridges: dict[tuple[int, ...], float] = {}
 
@@ -267,6 +278,11 @@ class LinearTransfer:
         if len(set(widths.values())) > 1:
             shown = ", ".join(f"{name!r} has {width} columns" for name, width in list(widths.items())[:6])
             raise InputError(f"linear transfer needs one input space: {shown}. Featurise all tasks together first.")
+
+    def _repeats(self, folds: int | Sequence[Array], repeats: int) -> int:
+        if repeats < 1 or (repeats > 1 and not isinstance(folds, int)):
+            raise InputError(f"repeats={repeats} needs folds as a number; with folds given a row there is one repeat.")
+        return repeats
 
     def _folds(self, folds: int | Sequence[Array], seed: int) -> list[IntArray]:
         sizes = [len(p.X) for p in self.problems]
@@ -283,23 +299,32 @@ class LinearTransfer:
         return assign_folds(_row_keys(self.problems), masks, classes, folds=folds, seed=seed)
 
     def _read(self) -> tuple[list[list[Moments]], list[Moments]]:
-        """The one pass over the rows: moments a fold, and of the rows that are always trained on."""
+        """The one pass over the rows (one a repeat): moments a fold, and of the rows that are always trained on."""
         held: list[list[Moments]] = []
         always: list[Moments] = []
         inputs: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
-        inner = zip(self.problems, self.fold_of, self.sharing, self._origins, strict=True)
-        for problem, fold, group, origin in inner:
-            parts = []
-            for f in range(-1, self.num_folds):
-                rows = np.flatnonzero((fold == f) & problem.labelled)
-                if (group, f) not in inputs:
-                    inputs[group, f] = input_moments(problem.X, rows, problem.weight, origin)
-                sum_x, xx = inputs[group, f]
-                mass, sum_y, xy, yy = output_moments(problem.X, problem.outputs, rows, problem.weight, origin)
-                parts.append(Moments(len(rows), mass, sum_x, sum_y, xx, xy, yy))
-            always.append(parts[0])
-            held.append(parts[1:])
+        for i in range(len(self.problems)):
+            always.append(self._moments(i, self.fold_of[i] == -1, -1, inputs))
+            held.append(
+                [
+                    self._moments(i, repeat[i] == f, r * self.folds_a_repeat + f, inputs)
+                    for r, repeat in enumerate(self.repeats)
+                    for f in range(self.folds_a_repeat)
+                ]
+            )
         return held, always
+
+    def _moments(
+        self, i: int, chosen: Array, f: int, inputs: dict[tuple[int, int], tuple[FloatArray, FloatArray]]
+    ) -> Moments:
+        """Moments of the chosen labelled rows of task ``i``; those of its inputs are kept for tasks that share them."""
+        problem, origin, key = self.problems[i], self._origins[i], (self.sharing[i], f)
+        rows = np.flatnonzero(chosen & problem.labelled)
+        if key not in inputs:
+            inputs[key] = input_moments(problem.X, rows, problem.weight, origin)
+        sum_x, xx = inputs[key]
+        mass, sum_y, xy, yy = output_moments(problem.X, problem.outputs, rows, problem.weight, origin)
+        return Moments(len(rows), mass, sum_x, sum_y, xx, xy, yy)
 
     def _index(self, name: str) -> int:
         if name not in self.names:
@@ -397,9 +422,51 @@ class LinearTransfer:
         """The tuned ridge of one task: its out-of-fold score (each fold tuned on the others) and ridge."""
         i = self._index(target)
         errors, base = self._alone
-        loss, best = _nested(errors[i])
+        loss, best = self._nested(errors[i])
         share = _shares(loss, base[i])
         return Alone(target, 1.0 - float(share.mean()), 1.0 - share, float(self.ridges[best]))
+
+    # ------------------------------------------------------------------ choosing and comparing
+
+    def _rest(self, losses: FloatArray) -> FloatArray:
+        """(cells, K): loss of a cell over the *other* folds of the same repeat; over the fold itself if it is alone."""
+        if self.folds_a_repeat == 1:
+            return losses
+        by_repeat = losses.reshape(len(losses), len(self.repeats), self.folds_a_repeat)
+        rest: FloatArray = (by_repeat.sum(axis=2, keepdims=True) - by_repeat).reshape(losses.shape)
+        return rest
+
+    def _nested(self, losses: FloatArray) -> tuple[FloatArray, int]:
+        """Loss (K,) with each fold's cell chosen by the other folds, and the cell that all folds choose.
+
+        Choosing and scoring on the same folds would flatter the larger grid; this does not.
+        """
+        chosen = np.argmin(self._rest(losses), axis=0)
+        return losses[chosen, np.arange(losses.shape[1])], int(np.argmin(losses.sum(axis=1)))
+
+    def standard_error(self, folds: FloatArray) -> FloatArray:
+        """Standard error of the mean over the last axis, one value a fold: infinite with a single fold.
+
+        Training sets of different folds overlap, so ``1 / folds`` alone is too small: ``test rows / training rows`` is
+        added (Nadeau and Bengio 2003; Bouckaert and Frank 2004 for repeats).
+        """
+        if self.folds_a_repeat == 1:
+            return np.full(folds.shape[:-1], np.inf)
+        widening = 1.0 / folds.shape[-1] + 1.0 / (self.folds_a_repeat - 1)
+        return np.asarray(folds.std(axis=-1, ddof=1) * np.sqrt(widening))
+
+    def _difference(self, alone: FloatArray, joint: FloatArray, base: FloatArray) -> dict[str, FloatArray]:
+        """Difference of two losses with a corrected resampled t interval over all folds."""
+        folds = _shares(alone, base) - _shares(joint, base) if base.mean() > 0 else np.zeros_like(alone)
+        count, mean = len(folds), folds.mean()
+        if self.folds_a_repeat == 1:
+            unknown_side = {"low": -np.inf, "high": np.inf, "p_helps": 0.5, "p_hurts": 0.5}
+            return {"difference": mean, "folds": folds, **{k: np.float64(v) for k, v in unknown_side.items()}}
+        error = max(float(self.standard_error(folds)), 1e-12)
+        half = float(stdtrit(count - 1, 0.5 + LEVEL / 2)) * error
+        helps = stdtr(count - 1, mean / error)
+        interval = {"low": mean - half, "high": mean + half}
+        return {"difference": mean, "folds": folds, **interval, "p_helps": helps, "p_hurts": 1 - helps}
 
     # ------------------------------------------------------------------ pairs
 
@@ -412,10 +479,10 @@ class LinearTransfer:
         t, chosen = self._target_and_sources(target, sources)
         losses = np.stack([self._losses(self.view(f), t, chosen, method) for f in range(self.num_folds)], axis=-1)
         errors, base = self._alone
-        alone, _ = _nested(errors[t])
-        joint, best = _nested(losses)
+        alone, _ = self._nested(errors[t])
+        joint, best = self._nested(losses)
         settings = self._settings(method, best)
-        numbers = _difference(alone, joint, base[t])
+        numbers = self._difference(alone, joint, base[t])
         score = 1.0 - float(_shares(alone, base[t]).mean())
         return Transfer(
             target, tuple(self.names[s] for s in chosen), **_plain(numbers), folds=numbers["folds"], alone=score,
@@ -463,13 +530,13 @@ class LinearTransfer:
         folds = np.full((*shape, self.num_folds), np.nan)
         scores = np.empty(len(rows))
         for a, t in enumerate(rows):
-            alone, _ = _nested(errors[t])
+            alone, _ = self._nested(errors[t])
             scores[a] = 1.0 - _shares(alone, base[t]).mean()
             for b, s in enumerate(columns):
                 if t == s:
                     continue
-                joint, best = _nested(losses[place[min(t, s), max(t, s)], int(t > s)])
-                numbers = _difference(alone, joint, base[t])
+                joint, best = self._nested(losses[place[min(t, s), max(t, s)], int(t > s)])
+                numbers = self._difference(alone, joint, base[t])
                 folds[a, b] = numbers.pop("folds")
                 for key, value in {**numbers, **self._settings("joint", best)}.items():
                     table[key][a, b] = value
@@ -645,9 +712,9 @@ class LinearTransfer:
         problem, losses = self.problems[t], self._grid_losses(t, chosen, method_used)
         shape = (len(problem.X),) if problem.kind != "multiclass" else (len(problem.X), problem.outputs.shape[1])
         predictions = np.full(shape, np.nan)
-        for f in range(self.num_folds):
+        for f in range(self.folds_a_repeat):
             rows = np.flatnonzero(self.fold_of[t] == f)
-            cell = int(np.argmin(_without(losses, f)))
+            cell = int(np.argmin(self._rest(losses)[:, f]))
             predictions[rows] = self._model(self.view(f), t, chosen, method_used, cell).predict(problem.X[rows])
         return predictions
 
@@ -834,40 +901,10 @@ def _shared_error(
     return float(yy - 2 * (mine * np.trace(Uh[t, t]) + np.sum(theirs * Uh[s, t])) + square)
 
 
-def _without(losses: FloatArray, fold: int) -> FloatArray:
-    """Loss of every grid cell over the folds other than ``fold`` (all of them when there is but one)."""
-    rest: FloatArray = losses.sum(axis=-1)
-    return rest - losses[..., fold] if losses.shape[-1] > 1 else rest
-
-
-def _nested(losses: FloatArray) -> tuple[FloatArray, int]:
-    """Loss (K,) with each fold's cell chosen by the other folds, and the cell that all folds choose.
-
-    Choosing and scoring on the same folds would flatter the larger grid; this does not.
-    """
-    rest = losses.sum(axis=1, keepdims=True) - (losses if losses.shape[1] > 1 else 0.0)
-    chosen = np.argmin(rest, axis=0)
-    return losses[chosen, np.arange(losses.shape[1])], int(np.argmin(losses.sum(axis=1)))
-
-
 def _shares(loss: FloatArray, base: FloatArray) -> FloatArray:
     """Loss a fold as a share of the average fold's variance: their mean is the loss of all rows over all variance."""
     total = float(base.mean())
     return loss / total if total > 0 else np.ones_like(loss)
-
-
-def _difference(alone: FloatArray, joint: FloatArray, base: FloatArray) -> dict[str, FloatArray]:
-    """Difference of two losses with its t interval over folds."""
-    folds = _shares(alone, base) - _shares(joint, base) if base.mean() > 0 else np.zeros_like(alone)
-    count, mean = len(folds), folds.mean()
-    if count == 1:
-        unknown_side = {"low": -np.inf, "high": np.inf, "p_helps": 0.5, "p_hurts": 0.5}
-        return {"difference": mean, "folds": folds, **{k: np.float64(v) for k, v in unknown_side.items()}}
-    error = max(float(folds.std(ddof=1)) / np.sqrt(count), 1e-12)
-    half = float(stdtrit(count - 1, 0.5 + LEVEL / 2)) * error
-    helps = stdtr(count - 1, mean / error)
-    interval = {"low": mean - half, "high": mean + half}
-    return {"difference": mean, "folds": folds, **interval, "p_helps": helps, "p_hurts": 1 - helps}
 
 
 def _plain(numbers: dict[str, FloatArray]) -> dict[str, float]:

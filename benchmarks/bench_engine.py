@@ -52,7 +52,9 @@ def groups() -> list[tuple[str, ...]]:
 class Loop:
     """One training the usual way: a net, an optimizer, a loop. Options are those of the study's row."""
 
-    def __init__(self, X: np.ndarray, Y: np.ndarray, group: Sequence[str], width: int, method: str, fused: bool) -> None:
+    def __init__(
+        self, X: np.ndarray, Y: np.ndarray, group: Sequence[str], width: int, method: str, *, fused: bool
+    ) -> None:
         columns = ["abcdef".index(n) for n in group]
         self.X, self.Y = torch.from_numpy(X), torch.from_numpy(Y[:, columns]).float()
         align = Alignment(WIDTH) if method == "align" else None
@@ -90,7 +92,8 @@ class Loop:
         if self.method == "mixed":
             loaders = [torch.utils.data.DataLoader(split, BATCH, shuffle=True) for _ in self.names]
             feeds = [iter(loader) for loader in loaders]
-            for task in np.random.permutation(np.repeat(np.arange(len(feeds)), len(loaders[0]))):
+            steps = torch.arange(len(feeds)).repeat_interleave(len(loaders[0]))
+            for task in steps[torch.randperm(len(steps))].tolist():
                 self.one_task(*next(feeds[task]), task)
             return
         for x, y in torch.utils.data.DataLoader(split, BATCH, shuffle=True):
@@ -178,7 +181,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rows", default=",".join(ROWS_OF_TABLE))
     options = parser.parse_args()
-    print(f"{len(os.sched_getaffinity(0))} cores, torch {torch.__version__}, load {os.getloadavg()[0]:.2f} at the start")
+    cores = len(os.sched_getaffinity(0))
+    print(f"{cores} cores, torch {torch.__version__}, load {os.getloadavg()[0]:.2f} at the start")
     print(f"median (range) of {options.repeats} interleaved repetitions, {options.epochs} epochs")
     for name in options.rows.split(","):
         measure(ROWS_OF_TABLE[name], options.repeats, options.epochs)

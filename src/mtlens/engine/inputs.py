@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -138,7 +138,7 @@ def fit_inputs(tasks: Sequence[Task], family: Family) -> InputMap:
         return Scaler.fit(list(seen.values()))
     from mtlens.features import fit_featurizer
 
-    form = "tokens" if family.inputs == "tokens" else "dense"
+    form: Literal["dense", "tokens"] = "tokens" if family.inputs == "tokens" else "dense"
     options = {"vectors": vectors} if (vectors := getattr(family, "vectors", None)) is not None else {}
     rows = {task.name: train_part(task) for task in tasks}
     fitted = Featurized(fit_featurizer(list(tasks), form=form, rows=rows, **options))

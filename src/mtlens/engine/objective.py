@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mtlens.engine.prepare import Slot
+from mtlens.tasks.task import Kind
 
 
 class StackedObjective:
@@ -74,7 +75,7 @@ class StackedObjective:
         only_first = functional.pad(scalar_grad.unsqueeze(-1), (0, self.columns - 1))
         return torch.where(is_multi, each, scalar), torch.where(is_multi.unsqueeze(-1), grad, only_first)
 
-    def _of_kind(self, kind: str, axis: int, active: Tensor | None) -> Tensor:
+    def _of_kind(self, kind: Kind, axis: int, active: Tensor | None) -> Tensor:
         is_kind = self._is.get(kind)
         if is_kind is None:
             return torch.zeros((), dtype=torch.bool, device=self._mask.device)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+import numpy as np
 from torch import nn
 
 from mtlens.engine.digests import data_digest
@@ -98,7 +99,10 @@ class Training:
         set_ = object.__setattr__  # frozen: only this method fills in the canonical form of what was given
         set_(self, "tasks", _task_set(self.tasks))
         set_(self, "capacity", _capacity(self.capacity))
-        set_(self, "freeze", (self.freeze,) if isinstance(self.freeze, str) else tuple(self.freeze))
+        frozen: Any = self.freeze
+        set_(self, "freeze", (frozen,) if isinstance(frozen, str) else tuple(frozen))
+        for name in ("epochs", "batch", "seed", "patience", "align_rank"):
+            set_(self, name, _whole(getattr(self, name)))
         set_(self, "weighting", _weighting(self.weighting, self.tasks))
         set_(self, "dtype", str(self.dtype).removeprefix("torch."))
         check(self)
@@ -235,9 +239,15 @@ def _task_set(tasks: Any) -> TaskSet:
 
 def _capacity(capacity: Any) -> Capacity:
     if isinstance(capacity, (list, tuple)):
-        sizes = tuple(int(c) if hasattr(c, "__index__") else c for c in capacity)
+        sizes = tuple(_whole(c) for c in capacity)
         return sizes[0] if len(sizes) == 1 else sizes
-    return int(capacity) if hasattr(capacity, "__index__") else capacity  # type: ignore[no-any-return]
+    whole: Capacity = _whole(capacity)
+    return whole
+
+
+def _whole(value: Any) -> Any:
+    """Whole numbers of any library as int; anything else as it is, for the checks to refuse."""
+    return int(value) if hasattr(value, "__index__") and not isinstance(value, (bool, np.bool_)) else value
 
 
 def _weighting(weighting: Any, tasks: TaskSet) -> str | dict[str, float]:

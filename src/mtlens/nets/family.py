@@ -187,8 +187,8 @@ class ModuleFamily(Family):
         code = getattr(self.factory, "__code__", None)
         if code is None:
             return name
-        cells = [cell.cell_contents for cell in self.factory.__closure__ or ()]  # type: ignore[attr-defined]
-        told = (*_instructions(code), repr(self.factory.__defaults__), repr(cells))  # type: ignore[attr-defined]
+        cells = [cell.cell_contents for cell in self.factory.__closure__ or ()]
+        told = (*_instructions(code), repr(self.factory.__defaults__), repr(cells))
         return f"{name}#{hashlib.sha256(repr(told).encode()).hexdigest()[:12]}"
 
 

@@ -129,7 +129,11 @@ def _specs(heads: Mapping[str, HeadSpec] | Iterable[Any]) -> dict[str, HeadSpec]
     if isinstance(heads, Mapping):
         specs = dict(heads)
     else:
-        specs = {task.name: task.num_classes if task.kind == "multiclass" else task.kind for task in heads}
+        specs = {}
+        for task in heads:
+            if isinstance(task, str):
+                raise InputError(f"MultiTaskNet: head {task!r} has no kind. Give task name -> kind, or tasks.")
+            specs[task.name] = task.num_classes if task.kind == "multiclass" else task.kind
     if not specs:
         raise InputError("MultiTaskNet needs at least one head, found none. Give task name -> kind or module.")
     return specs
@@ -164,7 +168,7 @@ def _alignments(align: Alignment | Mapping[str, Alignment] | None, names: tuple[
 
 
 def _part(trunk: nn.Module, name: str) -> nn.Module:
-    parts = dict(trunk.named_modules())
+    parts: dict[str, nn.Module] = dict(trunk.named_modules())
     if name not in parts or not name:
         raise unknown("part", name, [p for p in parts if p], "the trunk (align_at)")
     return parts[name]

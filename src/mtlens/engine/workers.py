@@ -52,10 +52,9 @@ def run_members(
 
 
 def can_fork() -> bool:
-    """Whether workers may be forked processes."""
-    return (
-        hasattr(os, "fork") and not torch.cuda.is_available() and threading.current_thread() is threading.main_thread()
-    )
+    """Whether workers may be forked processes: from a plain process's main thread, on a machine without CUDA."""
+    is_plain = threading.current_thread() is threading.main_thread() and not multiprocessing.current_process().daemon
+    return hasattr(os, "fork") and is_plain and not torch.cuda.is_available()
 
 
 def _here(

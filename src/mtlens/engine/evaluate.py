@@ -15,6 +15,7 @@ from mtlens.engine.stack import Stack, apply_alignment
 from mtlens.engine.store import Panel
 
 SCORING_ROWS = 1 << 15  # rows x models of one pass, which bounds the memory of scoring
+DEVICE_ROWS = 1 << 21  # the same on a device, which has more memory and wants larger passes
 
 Scores: TypeAlias = dict[int, dict[str, float]]
 Raw: TypeAlias = dict[tuple[int, int], Tensor]
@@ -57,7 +58,7 @@ def raw_outputs(stack: Stack, places: Sequence[int], split: str, *, best: bool) 
     """
     outputs: Raw = {}
     for requests in _groups(stack, places, split):
-        for some in _limited(requests):
+        for some in _limited(requests, _pass_rows(stack)):
             whole = _forward(stack, some, best=best)  # (g, rows, slots, C)
             for request, own in zip(some, whole, strict=True):
                 for j, (slot, pick) in enumerate(zip(request.panel.slots, request.panel.picks, strict=True)):
@@ -78,8 +79,12 @@ def _groups(stack: Stack, places: Sequence[int], split: str) -> Iterator[list[_R
     yield from groups.values()
 
 
-def _limited(requests: list[_Request]) -> Iterator[list[_Request]]:
-    size = max(1, SCORING_ROWS * 8 // max(1, len(requests[0].panel.rows)))
+def _pass_rows(stack: Stack) -> int:
+    return SCORING_ROWS if stack.store.device.type == "cpu" else DEVICE_ROWS
+
+
+def _limited(requests: list[_Request], pass_rows: int) -> Iterator[list[_Request]]:
+    size = max(1, pass_rows * 8 // max(1, len(requests[0].panel.rows)))
     for first in range(0, len(requests), size):
         yield requests[first : first + size]
 
@@ -95,7 +100,7 @@ def _forward(stack: Stack, requests: Sequence[_Request], *, best: bool) -> Tenso
         1, 2
     )  # (g, slots * C, h + 1)
     out = torch.empty(len(places), len(rows), heads.shape[1], dtype=heads.dtype, device=heads.device)
-    size = max(64, SCORING_ROWS // len(places))
+    size = max(64, _pass_rows(stack) // len(places))
     for first in range(0, len(rows), size):
         X = _inputs(stack, rows[first : first + size], places, slots, values.get("align"))
         features = stack.scoring_trunk.forward(values["trunk"], X)

@@ -52,6 +52,14 @@ def epoch_order(member: Member, epoch: int) -> Order:
     return Order(rows, active, weights)
 
 
+def order_key(member: Member, epoch: int) -> tuple[Any, ...]:
+    """Members with equal keys meet the same rows at the same steps, so their order is laid out once."""
+    if member.mode == "shared" and member.training.weighting != "random":
+        training = member.training
+        return (training.seed, training.batch, epoch, id(member.slots[0].block), member.union_digest)
+    return (id(member), epoch)
+
+
 def steps_per_epoch(member: Member) -> int:
     """Length of an epoch in optimizer steps."""
     batch = member.training.batch

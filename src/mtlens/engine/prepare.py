@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -123,6 +124,11 @@ class Member:
         if all(np.array_equal(slot.train, rows) for slot in self.slots[1:]):
             return rows
         return np.unique(np.concatenate([slot.train for slot in self.slots]))
+
+    @cached_property
+    def union_digest(self) -> bytes:
+        """Equal for members with equal ``union``."""
+        return hashlib.sha256(np.ascontiguousarray(self.union)).digest()
 
     @property
     def uncertain(self) -> bool:

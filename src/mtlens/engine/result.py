@@ -32,14 +32,15 @@ class Output:
 
     def finish(self, raw: torch.Tensor) -> FloatArray:
         """Raw outputs ``(..., columns)`` to original units ``(...)``, P(class 1) ``(...)`` or P(class) ``(..., K)``."""
-        raw = raw.detach().to("cpu", torch.float64)
+        return self.answers(raw.detach().to("cpu", torch.float64)).numpy()
+
+    def answers(self, raw: torch.Tensor) -> torch.Tensor:
+        """The same, as a tensor where the raw outputs are."""
         if self.kind == "multiclass":
-            finished = torch.softmax(raw, -1)
-        elif self.kind == "binary":
-            finished = torch.sigmoid(raw[..., 0])
-        else:
-            finished = raw[..., 0] * self.scale + self.mean
-        return finished.numpy()
+            return torch.softmax(raw, -1)
+        if self.kind == "binary":
+            return torch.sigmoid(raw[..., 0])
+        return raw[..., 0] * self.scale + self.mean
 
 
 @dataclass

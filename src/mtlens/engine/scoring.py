@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mtlens.arrays import FloatArray
+from mtlens.engine.device_scores import device_scores
 from mtlens.engine.prepare import Slot
 from mtlens.tasks.metrics import metric_of
 
@@ -18,6 +19,11 @@ def scores_of(slot: Slot, split: str, raw: Tensor, *, standardised: bool = False
     """
     task = slot.task
     rows = task.rows_of(split)
+    if raw.device.type != "cpu" and task.weight is None and task.kind != "multiclass":
+        y_there = torch.from_numpy(task.y[rows]).to(raw.device)
+        there = device_scores(task.metric, y_there, slot.output.answers(raw.double()))
+        if there is not None:
+            return there.cpu().numpy()
     predictions = slot.output.finish(raw)
     if standardised and task.kind == "regression":
         predictions = predictions / slot.output.scale

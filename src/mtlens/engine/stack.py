@@ -8,7 +8,7 @@ companions change nothing but the last bits.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from mtlens.engine import native
+from mtlens.engine.graphs import GraphedTick
 from mtlens.engine.layout import Layout
 from mtlens.engine.objective import StackedObjective
-from mtlens.engine.order import epoch_order, steps_per_epoch
+from mtlens.engine.order import epoch_order, order_key, steps_per_epoch
 from mtlens.engine.prepare import Member, Start
 from mtlens.engine.store import Store
 from mtlens.engine.tracker import Tracker
@@ -54,14 +55,14 @@ class Stack:
         self._room = max(steps_per_epoch(member) for member in pool)
         self._make_parts(len(runs))
         self._make_schedule(len(runs))
-        for place in range(len(runs)):
-            self._fill(place)
+        self._fill(range(len(runs)))
         self._rebuild()
 
     # Layout of the parameters --------------------------------------------------------------------------------------
 
     def _new_trunk(self, pool: Sequence[Member]) -> StackedTrunk:
-        trunk = pool[0].family.stacked(pool[0].rows, [member.training.capacity for member in pool])
+        rows = self.store.tables.rows or pool[0].rows
+        trunk = pool[0].family.stacked(rows, [member.training.capacity for member in pool])
         assert trunk is not None
         return trunk
 
@@ -146,42 +147,60 @@ class Stack:
         """Places with a member."""
         return [place for place, run in enumerate(self.runs) if run is not None]
 
-    def _fill(self, place: int) -> None:
-        run = self.runs[place]
-        assert run is not None
-        for name, row in self._pack(run.member).items():
-            self.parts[name].reset(place, row.to(self.store.dtype))
-            self.best[name][place] = self.parts[name].value[place]
-        self.turn[place] = 0
-        self._begin_epoch(place)
+    def _at(self, places: Sequence[int]) -> Tensor:
+        return torch.tensor(list(places), dtype=torch.int64, device=self.store.device)
 
-    def _begin_epoch(self, place: int) -> None:
-        run = self.runs[place]
+    def _members(self, places: Sequence[int]) -> list[Member]:
+        return [run.member for place in places if (run := self.runs[place]) is not None]
+
+    def _fill(self, places: Sequence[int]) -> None:
+        """Starting values and first epoch of the members now at these places."""
+        if not places:
+            return
+        at, packed = self._at(places), [self._pack(member) for member in self._members(places)]
+        for name, part in self.parts.items():
+            part.reset(at, torch.stack([rows[name] for rows in packed]))
+            self.best[name][at] = part.value[at]
+        self.turn[at] = 0
+        self._begin_epochs(places)
+
+    def _begin_epochs(self, places: Sequence[int]) -> None:
+        """Lay out the next epoch of these places; members that meet the same rows share the work."""
+        groups: dict[Any, list[int]] = {}
+        for place in places:
+            run = self.runs[place]
+            assert run is not None
+            groups.setdefault(order_key(run.member, run.epoch), []).append(place)
+        for group in groups.values():
+            self._lay_out(group)
+        self.position[self._at(places)] = 0
+        self.loss[self._at(places)] = 0
+
+    def _lay_out(self, group: Sequence[int]) -> None:
+        run, at = self.runs[group[0]], self._at(group)
         assert run is not None
         member, order = run.member, epoch_order(run.member, run.epoch)
         starts = np.array([self.store.start(slot) for slot in member.slots])
         if order.active is not None:
             starts = starts[order.active][:, None]
-            self.active[place, : len(order)] = torch.from_numpy(order.active)
+            self.active[at, : len(order)] = torch.from_numpy(order.active).to(at.device)
         elif self.layout.mode == "each":
             starts = np.repeat(starts, self.layout.batch)
         else:
             starts = starts[0]
         placed = self.store.places(order.rows, starts).astype(np.int32)
-        self.index[place, : len(order)] = torch.from_numpy(placed)
+        self.index[at, : len(order)] = torch.from_numpy(placed).to(at.device)
         if order.weights is not None:
-            self.drawn[place, : len(order)] = torch.from_numpy(order.weights)
-        self.position[place] = 0
-        self.loss[place] = 0
-        self.remaining[place] = self.length[place] = len(order)
+            self.drawn[at, : len(order)] = torch.from_numpy(order.weights).to(self.drawn)
+        for place in group:
+            self.remaining[place] = self.length[place] = len(order)
 
     def replace(self, changes: dict[int, Run | None]) -> None:
         """Give places to other members, or to none; drop empty places when they are a quarter of the stack."""
         for place, run in changes.items():
             self.runs[place] = run
             self.remaining[place] = 0
-            if run is not None:
-                self._fill(place)
+        self._fill([place for place, run in changes.items() if run is not None])
         live = self.live
         if live and len(live) <= 0.75 * len(self.runs):
             self._compact(live)
@@ -218,6 +237,12 @@ class Stack:
         update: Any = FusedUpdate if device.type == "cpu" else PlainUpdate
         self.update = update(self.layout.optimizer, list(self.parts.values()), rates, self.live)
         self._buffers: dict[str, Tensor] = {}
+        self._step: Callable[[], None] = GraphedTick(self) if device.type == "cuda" else self.tick
+
+    def moving_tensors(self) -> list[Tensor]:
+        """All that a step changes."""
+        own = [t for part in self.parts.values() for t in (part.value, part.grad, part.first, part.second, part.steps)]
+        return [*own, self.position, self.turn, self.loss]
 
     def _make_affine(self, members: Sequence[Member]) -> tuple[Tensor, Tensor]:
         """``(S, T, d)`` factors and offsets from the store's rows to every member's own scale."""
@@ -256,7 +281,9 @@ class Stack:
         for done in range(count):
             if interrupted is not None and done % 16 == 0 and interrupted():
                 return False
-            self.tick()
+            self._step()
+        if self.store.device.type == "cuda":
+            torch.cuda.synchronize(self.store.device)  # so that the time is the steps' own
         return True
 
     def tick(self) -> None:
@@ -443,11 +470,13 @@ class Stack:
 
     def next_epoch(self, places: Sequence[int]) -> None:
         """Draw the next epoch of these places."""
+        if not places:
+            return
         for place in places:
             run = self.runs[place]
             assert run is not None
             run.epoch += 1
-            self._begin_epoch(place)
+        self._begin_epochs(places)
 
 
 def apply_alignment(X: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:

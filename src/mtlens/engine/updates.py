@@ -32,11 +32,11 @@ class Part:
         self.second = torch.zeros_like(self.value)
         self.steps = torch.zeros(len(self.value), self.segments)  # on the CPU: the fused kernels read them there
 
-    def reset(self, place: int, row: Tensor) -> None:
-        """Give one place of the stack to a new member."""
-        self.value[place] = row
+    def reset(self, places: Tensor, rows: Tensor) -> None:
+        """Give places of the stack to new members; ``rows (n, ...)`` are their starting values."""
+        self.value[places] = rows.to(self.value)
         for tensor in (self.first, self.second, self.steps):
-            tensor[place] = 0
+            tensor[places.to(tensor.device)] = 0
 
     def keep(self, places: Tensor) -> None:
         """Drop all members but these."""

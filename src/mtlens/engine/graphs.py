@@ -1,0 +1,60 @@
+"""A stack's step as one CUDA graph: captured once for a composition of the stack, replayed every step."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+
+from mtlens.errors import DataWarning
+
+if TYPE_CHECKING:
+    from mtlens.engine.stack import Stack
+
+WARM_UPS = 2  # steps before the capture, so that libraries have their workspaces
+
+
+class GraphedTick:
+    """``Stack.tick`` without its launches: the device repeats the recorded kernels on the same memory.
+
+    Warm-up steps are real steps, so all that they move is put back. A step that cannot be captured (an operation of a
+    user's trunk that waits for the device, say) is run as it is from then on; that is said once.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._is_captured = False
+
+    def __call__(self) -> None:
+        if not self._is_captured:
+            self._is_captured = True
+            self._graph = self._capture()
+        if self._graph is None:
+            self._stack.tick()
+        else:
+            self._graph.replay()
+
+    def _capture(self) -> torch.cuda.CUDAGraph | None:
+        moved = self._stack.moving_tensors()
+        saved = [tensor.clone() for tensor in moved]
+        device = self._stack.store.device
+        try:
+            here, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+            side.wait_stream(here)
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UPS):
+                    self._stack.tick()
+            here.wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self._stack.tick()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            warnings.warn(f"this step cannot be captured in a CUDA graph and runs op by op: {error}", DataWarning)
+            graph = None
+        for tensor, value in zip(moved, saved, strict=True):
+            tensor.copy_(value)
+        return graph

@@ -454,6 +454,9 @@ def test_stacked_lstms_are_those_one_by_one(
         for method in methods
         for seed in range(2)
     ]
+    others = TaskSet([text_task("mood", 40, 5), text_task("stars", 50, 6, "multiclass"), text_task("more", 30, 7)])
+    for names in (["mood"], ["more"], ["mood", "stars"], ["mood", "more"]):  # other vocabularies in the same stacks
+        trainings.append(Training(others.subset(names), trunk, 3, epochs=2, lr=0.02, batch=8, dtype="float64"))
     solo = train(trainings, engine="solo")
     monkeypatch.setattr(TextFamily, "stacks_on", lambda *_: True)
     stacked = train(trainings, engine="bank")

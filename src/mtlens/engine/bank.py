@@ -79,14 +79,14 @@ class Bank:
         for number, member in members:
             groups.setdefault(layout_of(member), []).append(Run(number, member))
         stores: dict[tuple[str, int], list[Run]] = {}
-        for layout, runs in groups.items():
-            stores.setdefault((layout.dtype, runs[0].member.rows.width), []).extend(runs)
+        for runs in groups.values():
+            stores.setdefault(store_key(runs[0].member), []).extend(runs)
         made = {
             key: Store([run.member for run in runs], getattr(torch, key[0]), device) for key, runs in stores.items()
         }
         buckets = []
         for layout, runs in groups.items():
-            store = made[layout.dtype, runs[0].member.rows.width]
+            store = made[store_key(runs[0].member)]
             size = stack_size(len(runs), self.workers, CHUNK[layout.mode] if device.type == "cpu" else DEVICE_CHUNK)
             runs.sort(key=lambda run: -steps_per_epoch(run.member) * run.member.training.epochs)
             buckets.append(Bucket(layout, store, [run.member for run in runs], deque(runs), size))
@@ -213,6 +213,13 @@ class Bank:
                 return
             bucket.size = max(1, min(bucket.size, len(runs)) // 2)
             bucket.waiting.extendleft(reversed([Run(run.number, run.member) for run in runs]))
+
+
+def store_key(member: Member) -> tuple[str, int]:
+    """Members with equal keys share a store: a type of numbers and a width (``-d`` for texts of d-wide vectors)."""
+    vectors = member.rows.vectors
+    width = member.rows.width if not member.rows.vocabulary or vectors is None else -int(vectors.shape[1])
+    return member.training.dtype, width
 
 
 def stack_size(count: int, workers: int, chunk: int) -> int:

@@ -31,7 +31,6 @@ class Layout:
     uncertain: bool
     random_weights: bool
     rescaled: bool
-    table: int  # which frozen embedding table token rows refer to; 0 for numbers
 
     @property
     def trains_trunk(self) -> bool:
@@ -51,7 +50,7 @@ def layout_of(member: Member) -> Layout:
     training = member.training
     return Layout(
         family=json.dumps(member.family.settings(), sort_keys=True),
-        inputs=member.rows.shape,
+        inputs=member.rows.shape if not member.rows.vocabulary else (),  # the store pads texts to one length
         width_class=_width_class(member),
         mode=member.mode,
         batch=training.batch,
@@ -64,7 +63,6 @@ def layout_of(member: Member) -> Layout:
         freeze=tuple(sorted(training.freeze)),
         uncertain=member.uncertain,
         random_weights=training.weighting == "random",
-        table=id(member.inputs) if member.rows.vocabulary else 0,
         rescaled=any(slot.block.affine(member.inputs) is not None for slot in member.slots),
     )
 

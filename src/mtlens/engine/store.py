@@ -12,6 +12,8 @@ from torch import Tensor
 from mtlens.arrays import Array, IntArray
 from mtlens.engine.order import EMPTY
 from mtlens.engine.prepare import Block, Member, Slot
+from mtlens.nets.embedding import PADDING
+from mtlens.nets.family import RowSpec
 
 FILL_ROWS = 8192  # rows encoded at a time when the store is filled
 
@@ -39,7 +41,8 @@ class Store:
         self.dtype, self.device = dtype, device
         self._block_start = dict(zip(blocks, _starts(blocks.values()), strict=True))
         self._label_start = dict(zip(slots, _starts(slot.y for slot in slots.values()), strict=True))
-        self.X = _filled(list(blocks.values()), dtype).to(device)  # (rows, d)
+        self.tables = Tables(members)
+        self.X = _filled(list(blocks.values()), dtype, self.tables).to(device)  # (rows, d)
         self.y = _joined([slot.y for slot in slots.values()], dtype).to(device)
         self.weight = _joined([slot.weight for slot in slots.values()], dtype).to(device)
         self._rows: dict[bytes, Tensor] = {}
@@ -88,20 +91,45 @@ class Store:
         return Panel(rows, tuple(group), picks)
 
 
+class Tables:
+    """Word vectors of all token members as one table, so that members with different vocabularies share a stack.
+
+    Every featurizer's ids are shifted behind those of the one before; padding stays 0, the first row. ``rows`` is what
+    the stacked trunk reads, None when inputs are numbers.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        texts = [member for member in members if member.rows.vocabulary and member.rows.vectors is not None]
+        maps = {id(member.inputs): member for member in texts}
+        sizes = [member.rows.vocabulary for member in maps.values()]
+        starts = dict(zip(maps, np.cumsum([0, *sizes])[: len(maps)].tolist(), strict=True))
+        self._shift = {id(slot.block): starts[id(member.inputs)] for member in texts for slot in member.slots}
+        self.rows: RowSpec | None = None
+        if maps:
+            whole = np.concatenate([m.rows.vectors for m in maps.values() if m.rows.vectors is not None])
+            longest = max(member.rows.shape[0] for member in texts)
+            self.rows = RowSpec((longest,), len(whole), whole)
+
+    def placed(self, block: Block, ids: Array) -> Array:
+        """A block's token ids as ids of the common table; numbers as they are."""
+        shift = self._shift.get(id(block), 0)
+        return np.where(ids == PADDING, PADDING, ids + shift) if shift else ids
+
+
 def _starts(parts: Iterable[Block | Array]) -> list[int]:
     """Where each part begins, with one entry in front of each."""
     lengths = [len(part) + 1 for part in parts]
     return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(int).tolist()  # type: ignore[no-any-return]
 
 
-def _filled(blocks: Sequence[Block], dtype: torch.dtype) -> Tensor:
+def _filled(blocks: Sequence[Block], dtype: torch.dtype, tables: Tables) -> Tensor:
     width = max(block.take(slice(0, 1)).shape[1] for block in blocks)  # token rows: as long as the longest text
     whole = torch.zeros(sum(len(block) + 1 for block in blocks), width, dtype=dtype)
     place = 0
     for block in blocks:
         place += 1
         for first in range(0, len(block), FILL_ROWS):
-            part = torch.from_numpy(block.take(slice(first, first + FILL_ROWS)))
+            part = torch.from_numpy(tables.placed(block, block.take(slice(first, first + FILL_ROWS))))
             whole[place : place + len(part), : part.shape[1]] = part.to(dtype)
             place += len(part)
     return whole

@@ -41,7 +41,7 @@ class GraphedTick:
         saved = [tensor.clone() for tensor in moved]
         device = self._stack.store.device
         try:
-            here, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+            here, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             side.wait_stream(here)
             with torch.cuda.stream(side):
                 for _ in range(WARM_UPS):

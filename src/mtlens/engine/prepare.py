@@ -128,7 +128,7 @@ class Member:
     @cached_property
     def union_digest(self) -> bytes:
         """Equal for members with equal ``union``."""
-        return hashlib.sha256(np.ascontiguousarray(self.union)).digest()
+        return hashlib.sha256(self.union.tobytes()).digest()
 
     @property
     def uncertain(self) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mtlens.engine.device_adam import DeviceAdam
+
 BETA1, BETA2, EPS, MOMENTUM = 0.9, 0.999, 1e-8, 0.9
 WHOLE, SKIP = -1, -2  # in place of a segment: all of them, or none
 
@@ -133,6 +135,7 @@ class PlainUpdate:
         lr, decay = (torch.tensor(column, dtype=torch.float64)[:, None] for column in zip(*rates, strict=True))
         self._rate = (lr * alive).to(like.device, like.dtype)  # (S, 1); 0 for members that have left
         self._decay = decay.to(like.device, like.dtype)
+        self._kernel = DeviceAdam(like.device, like.dtype)
         for part in parts:
             part.steps = part.steps.to(like.device)
 
@@ -157,13 +160,17 @@ class PlainUpdate:
     def _adam(
         self, part: Part, value: Tensor, grad: Tensor, first: Tensor, second: Tensor, on: Tensor, decay: Any
     ) -> None:
-        rate = self._rate[..., None] * on
-        if self.kind == "adamw":
-            value -= rate * decay * value
-        elif part.decays:
-            grad = grad + decay * value
-        first += on * (1 - BETA1) * (grad - first)
-        second += on * (1 - BETA2) * (grad * grad - second)
         steps = part.steps.double().clamp(min=1)[..., None]
         bias1, bias2 = (1 - BETA1**steps).to(value.dtype), (1 - BETA2**steps).sqrt().to(value.dtype)
+        rate = self._rate[..., None] * on  # (S, segments, 1)
+        shrink = 1 - rate * decay if self.kind == "adamw" else torch.ones_like(rate)
+        coupled = torch.zeros_like(rate) + (0.0 if self.kind == "adamw" else decay)
+        tensors = tuple(t.flatten(0, 1) for t in (value, grad, first, second))
+        rows = tuple(t.expand_as(rate).contiguous().flatten() for t in (rate / bias1, bias2, shrink, coupled))
+        if self._kernel.step(tensors, rows, (1 - BETA1, 1 - BETA2, EPS)):
+            return
+        value *= shrink
+        grad = grad + coupled * value
+        first += on * (1 - BETA1) * (grad - first)
+        second += on * (1 - BETA2) * (grad * grad - second)
         value -= (rate / bias1) * first / (second.sqrt() / bias2 + EPS)

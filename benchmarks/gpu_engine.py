@@ -1,0 +1,189 @@
+"""The engine on one card: stacks through ``train`` against a one-model CUDA-graph loop and against the CPU.
+
+Workload of issue 4: 100 inputs, a ReLU layer of width 50 or 200, 9000 train rows, batch 50, Adam; one task a model,
+so that a model's step is one batch. Rows printed, one line each, as they are measured:
+
+* ``check``: the same trainings on CPU and card in float32 (losses and scores apart), and in float64 (should be 1e-10);
+* ``one``: a single model whose whole step is captured in a CUDA graph (the loop a careful user would write);
+* ``eager``: the same loop without a graph, for reference;
+* ``train``: stacks of 256, 2048 and 8192 models through the public ``train``, setup and final scores included, and
+  ``steps`` for the steps alone;
+* ``valid``: the largest stack with a validation ROC-AUC every epoch;
+* ``cpu``: the same trainings (fewer of them) on this machine's CPU cores.
+
+The script stops starting new rows after ``--limit`` seconds. Run: python benchmarks/gpu_engine.py [--limit 420]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from mtlens import Task, Training, train
+from mtlens.engine.layout import layout_of
+from mtlens.engine.prepare import Preparation
+from mtlens.engine.stack import Run, Stack
+from mtlens.engine.store import Store
+
+ROWS, VALID, WIDTH, BATCH = 9000, 1000, 100, 50
+SEEDS = 16  # distinct seeds of a stack; the rest of the members differ in learning rate, as in a study's grid
+
+
+def a_task(split: bool = True) -> Task:
+    draws = np.random.default_rng(0)
+    X = draws.normal(size=(ROWS + VALID, WIDTH)).astype(np.float32)
+    y = (np.maximum(X @ draws.normal(size=(WIDTH, 10)), 0).sum(1) + 20 * draws.normal(size=len(X)) > 40).astype(float)
+    return Task("t", X, y, kind="binary", split=np.repeat(["train", "valid"], [ROWS, VALID]) if split else None)
+
+
+def trainings(task: Task, width: int, count: int, epochs: int, **settings: object) -> list[Training]:
+    fixed = {"select": "last", **settings}
+    return [
+        Training(
+            task, "mlp", width, epochs=epochs, batch=BATCH, seed=i % SEEDS, lr=1e-3 * (1 + i // SEEDS / count), **fixed
+        )  # type: ignore[arg-type]
+        for i in range(count)
+    ]
+
+
+def show(row: str, width: int, what: str, rate: float, base: float | None = None) -> None:
+    ratio = f"   {rate / base:8.1f}x the one-model graph loop" if base else ""
+    print(f"{row:6s} width {width:4d}  {what:34s} {rate / 1e6:10.3f} M samples/s{ratio}", flush=True)
+
+
+# One model -----------------------------------------------------------------------------------------------------------
+
+
+def one_model(width: int, *, graph: bool, steps: int = 3000) -> float:
+    """Samples a second of one model: static buffers, capturable Adam, one gather a step from data on the card."""
+    task = a_task()
+    X = torch.from_numpy(np.asarray(task.X[:ROWS])).cuda()
+    y = torch.from_numpy(task.y[:ROWS]).float().cuda()
+    net = torch.nn.Sequential(torch.nn.Linear(WIDTH, width), torch.nn.ReLU(), torch.nn.Linear(width, 1)).cuda()
+    optimizer = torch.optim.Adam(net.parameters(), fused=True, capturable=True)
+    rows = torch.randperm(ROWS, device="cuda").view(-1, BATCH)
+    at = torch.zeros(1, dtype=torch.int64, device="cuda")
+
+    def step() -> None:
+        chosen = rows.index_select(0, at)[0]
+        out = net(X.index_select(0, chosen))[:, 0]
+        optimizer.zero_grad(set_to_none=False)
+        torch.nn.functional.binary_cross_entropy_with_logits(out, y.index_select(0, chosen)).backward()
+        optimizer.step()
+        at.add_(1).remainder_(len(rows))
+
+    run = captured(step) if graph else step
+    for _ in range(50):
+        run()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(steps):
+        run()
+    torch.cuda.synchronize()
+    return steps * BATCH / (time.perf_counter() - began)
+
+
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+# Stacks --------------------------------------------------------------------------------------------------------------
+
+
+def through_train(width: int, count: int, epochs: int, device: str = "cuda", **settings: object) -> float:
+    """Samples a second of ``train`` as called: preparation, steps, scores."""
+    given = trainings(a_task(), width, count, epochs, **settings)
+    began = time.perf_counter()
+    results = train(given, device=device, keep="scores", progress=False)
+    seconds = time.perf_counter() - began
+    assert all(r.ok for r in results), {r.reason for r in results}
+    return count * epochs * ROWS / seconds
+
+
+def steps_alone(width: int, count: int) -> tuple[float, float]:
+    """Samples a second of the captured step, and bytes a second of parameters, gradients and moments it moves."""
+    prepared = Preparation()
+    members = [prepared.member(t) for t in trainings(a_task(), width, count, 3)]
+    with torch.inference_mode():
+        store = Store(members, torch.float32, torch.device("cuda"))
+        stack = Stack(layout_of(members[0]), [Run(i, m) for i, m in enumerate(members)], members, store)
+        stack.next_epoch(stack.run_to_epoch_end())  # captures, then begins afresh
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        stack.run_to_epoch_end()
+        seconds = time.perf_counter() - began
+    steps = ROWS // BATCH
+    state = sum(part.value.numel() for part in stack.parts.values()) * 4
+    return count * ROWS / seconds, 8 * state * steps / seconds  # p, m, v read and written, g written and read
+
+
+def check() -> None:
+    task = a_task()
+    for dtype in ("float32", "float64"):
+        given = [
+            Training(task, "mlp", width, epochs=3, batch=BATCH, seed=s, dtype=dtype, **extra)  # type: ignore[arg-type]
+            for width in (50, 40)
+            for s in range(2)
+            for extra in ({}, {"align": "joint", "penalty": 0.1}, {"weight_decay": 0.01, "optimizer": "adamw"})
+        ]
+        here, there = train(given, keep="scores"), train(given, keep="scores", device="cuda")
+        loss = max(np.abs(a.history["loss"] - b.history["loss"]).max() for a, b in zip(here, there, strict=True))
+        score = max(abs(a.scores["valid"]["t"] - b.scores["valid"]["t"]) for a, b in zip(here, there, strict=True))
+        print(f"check  {dtype}: CPU and card differ by at most {loss:.2e} in losses, {score:.2e} in scores", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--limit", type=float, default=420.0, help="start no new row after this many seconds")
+    parser.add_argument("--epochs", type=int, default=20)
+    options = parser.parse_args()
+    began = time.perf_counter()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, load {os.getloadavg()[0]:.2f}", flush=True)
+    base: dict[int, float] = {}
+
+    def single(width: int) -> None:
+        base[width] = one_model(width, graph=True)
+        show("one", width, "one model, CUDA graph", base[width])
+        show("eager", width, "one model, eager", one_model(width, graph=False, steps=500), base[width])
+
+    def stacked(width: int, count: int) -> None:
+        rate, traffic = steps_alone(width, count)
+        show("steps", width, f"stack of {count}, {traffic / 1e12:.2f} TB/s of state", rate, base.get(width))
+        show("train", width, f"{count} trainings", through_train(width, count, options.epochs), base.get(width))
+
+    def validated(width: int) -> None:
+        rate = through_train(width, 2048, options.epochs, select="best")
+        show("valid", width, "2048 trainings, AUC each epoch", rate, base.get(width))
+
+    rows: list[Callable[[], None]] = [check]
+    for width in (50, 200):
+        rows.append(lambda w=width: single(w))  # type: ignore[misc]
+        rows += [lambda w=width, c=count: stacked(w, c) for count in (256, 2048, 8192)]  # type: ignore[misc]
+        rows.append(lambda w=width: validated(w))  # type: ignore[misc]
+    rows += [lambda w=width: show("cpu", w, "train on the CPU", through_train(w, 64, 2, "cpu")) for width in (50, 200)]  # type: ignore[misc]
+    for row in rows:
+        if time.perf_counter() - began > options.limit:
+            print(f"stopped after {options.limit:.0f} s with rows left", flush=True)
+            return
+        try:
+            row()
+        except torch.OutOfMemoryError as error:
+            print(f"out of memory: {error}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -57,7 +57,7 @@ def cleaned(task: Task) -> Task:
 
     So is everything a linear model cannot say; the contrast therefore speaks about noise only when it helps.
     """
-    from mtlens.study.linear import core_of
+    from mtlens.models.ridge import core_of
 
     rows = task.rows_of("train")
     core = core_of(TaskSet([task.take(rows).replace(split=None)]))

@@ -14,15 +14,10 @@ from typing import Any
 import numpy as np
 
 from mtlens.arrays import Array, FloatArray
+from mtlens.models.ridge import ALONE_RIDGES, TOO_WIDE, core_of, seen_rows
 from mtlens.study.plan import Unit
 from mtlens.tasks import Task, TaskSet
 from mtlens.tasks.metrics import score
-from mtlens.theory.transfer import RIDGES, WEIGHTS, LinearProblem, LinearTransfer
-
-INNER_FOLDS = 5
-WIDE = 512  # columns from which on one inner fold, the valid rows, replaces five
-TOO_WIDE = 4096  # a d x d moment matrix a fold and task is kept
-ALONE_RIDGES = tuple(np.geomspace(min(RIDGES), max(RIDGES), len(RIDGES) * len(WEIGHTS)).tolist())
 
 
 def can_fit(tasks: TaskSet) -> bool:
@@ -65,37 +60,6 @@ class LinearSplit:
         rows = task.rows_of("valid")
         place = np.searchsorted(seen, rows)
         return score_of(task, rows, guesses[place])
-
-
-def core_of(tasks: TaskSet, *, seed: int = 0, ridges: Sequence[float] | None = None) -> LinearTransfer:
-    """The core over everything but test rows. Wide inputs use their valid rows as the only inner fold."""
-    inputs: dict[tuple[int, bytes], Array] = {}
-    problems, folds = [], []
-    for task in tasks:
-        rows = seen_rows(task)
-        key = (id(task.X), rows.tobytes())
-        if key not in inputs:
-            inputs[key] = np.asarray(task.X, np.float64)[rows]  # one object for tasks that share inputs
-        problems.append(_problem(task, inputs[key], rows))
-        parts = np.full(len(rows), -1) if task.split is None else np.where(task.split[rows] == "valid", 0, -1)
-        folds.append(parts)
-    wide = problems[0].X.shape[1] > WIDE
-    fewest = min(int(problem.labelled.sum()) for problem in problems)
-    return LinearTransfer(problems, folds=folds if wide else min(INNER_FOLDS, fewest), seed=seed, ridges=ridges)
-
-
-def seen_rows(task: Task) -> Array:
-    """Rows that are not test rows, labelled or not, in order."""
-    if task.split is None:
-        return np.arange(task.num_rows)
-    return np.flatnonzero((task.split == "train") | (task.split == "valid"))
-
-
-def _problem(task: Task, X: Array, rows: Array) -> LinearProblem:
-    weight = None if task.weight is None else task.weight[rows]
-    group = None if task.group is None else task.group[rows]
-    classes = task.num_classes if task.kind == "multiclass" else 0
-    return LinearProblem(task.name, X, task.y[rows], task.kind, weight, group, classes)
 
 
 def score_of(task: Task, rows: Array, prediction: FloatArray) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mtlens.arrays import FloatArray
-from mtlens.study.linear import can_fit, core_of
+from mtlens.models.ridge import core_of
+from mtlens.study.linear import can_fit
 from mtlens.study.plan import all_pairs
 from mtlens.tasks import TaskSet
 

@@ -210,7 +210,7 @@ class Study:
     @property
     def grid(self) -> dict[str, Any]:
         """What each side may choose from: the same list, and its size, for alone and joint."""
-        from mtlens.study.linear import ALONE_RIDGES
+        from mtlens.models.ridge import ALONE_RIDGES
         from mtlens.theory.transfer import RIDGES, WEIGHTS
 
         found: dict[str, Any] = {}

@@ -19,6 +19,8 @@ from mtlens.report.scales import Scale, padded, shown
 from mtlens.report.svg import DASHES, NUM_COLOURS, drawing, element, label, number, shorten, text_of, width_of
 
 LINE_HEIGHT = 18.0
+MANY_CELLS = 900  # a heat map with more is written shorter
+FAINT = 0.4  # of the tint of a cell that proves something
 MARKERS = ("circle", "square", "triangle", "diamond")
 
 
@@ -110,8 +112,9 @@ class Bars:
 class HeatMap:
     """A matrix of differences: rows are targets, columns are sources; better is blue, worse is orange.
 
-    ``marks`` are short texts in the cells (a verdict's sign), ``tips`` the sentence of a cell for hover, focus and
-    screen readers. NaN is a cell without a value. ``limit`` is the value of full colour (default: the largest).
+    ``marks`` are short texts in the cells (a verdict's sign; a line break makes two lines), ``tips`` the sentence of a
+    cell for hover, focus and screen readers. ``faint`` cells are tinted weakly: their value proves nothing. NaN is a
+    cell without a value. ``limit`` is the value of full colour (default: the largest).
     """
 
     title: str
@@ -120,6 +123,7 @@ class HeatMap:
     columns: Sequence[str]
     marks: Sequence[Sequence[str]] | None = None
     tips: Sequence[Sequence[str]] | None = None
+    faint: Sequence[Sequence[bool]] | None = None
     limit: float | None = None
     row_title: str = "target"
     column_title: str = "source"
@@ -129,7 +133,7 @@ class HeatMap:
     cell: float | None = field(default=None)
 
     def __post_init__(self) -> None:
-        for what in ("values", "marks", "tips"):
+        for what in ("values", "marks", "tips", "faint"):
             given = getattr(self, what)
             if given is not None and [len(row) for row in given] != [len(self.columns)] * len(self.rows):
                 raise InputError(
@@ -141,8 +145,8 @@ Chart: TypeAlias = LineChart | Scatter | Bars | HeatMap
 
 
 @singledispatch
-def draw(chart: Chart) -> str:
-    """A chart as SVG text for inlining in a page.
+def draw(chart: object) -> str:
+    """A chart (one of ``Chart``, or a ``Forest``) as SVG text for inlining in a page.
 
     >>> draw(LineChart("t", [Series("<s>", [1, 2], [0.5, 1.0])], "x", "y"))[:60]
     '<svg xmlns="http://www.w3.org/2000/svg" class="mtl" viewBox='
@@ -573,25 +577,35 @@ def _cell(chart: HeatMap, layout: _Matrix, r: int, c: int, *, first: bool) -> st
     words = f"{chart.row_title} {chart.rows[r]}, {chart.column_title} {chart.columns[c]}: {told}"
     if chart.tips is not None and chart.tips[r][c]:
         words = chart.tips[r][c]
+    is_faint = chart.faint is not None and chart.faint[r][c]
     x, y, side = layout.left + layout.side * c, layout.top + layout.side * r, layout.side
     box = {"x": x, "y": y, "width": side, "height": side}
     parts = [
         element("title", text_of(words)),
-        element("rect", class_=_tint(share), fill_opacity=_strength(share), **box),
+        element("rect", class_=_tint(share), fill_opacity=_strength(share) * (FAINT if is_faint else 1.0), **box),
         element("rect", class_="edge", **box),
     ]
-    if mark:
-        size = min(13.0, side * 0.62)
-        style = f"font-size:{number(size)}px"
-        parts.append(label(x + side / 2, y + side / 2 + size * 0.36, mark, anchor="middle", style=style))
     return element(
         "g",
         *parts,
+        _mark(mark, x + side / 2, y + side / 2, side),
         class_="cell",
         role="img",
         tabindex="0" if first else "-1",
-        aria_label=words,
+        # The title names the cell too; in a large map the name is not written twice.
+        aria_label=words if len(chart.rows) * len(chart.columns) <= MANY_CELLS else None,
         data_row=r,
         data_column=c,
-        data_value=f"{value:.6g}" if known else "",
+        data_value=repr(float(value)) if known else "",
+    )
+
+
+def _mark(mark: str, x: float, y: float, side: float) -> str:
+    """A cell's text, in its middle, on as many lines as it has."""
+    lines = mark.split("\n") if mark else []
+    size = min(13.0, side * 0.62)
+    style = f"font-size:{number(size)}px"
+    first = y + size * 0.36 - (len(lines) - 1) * size * 0.58
+    return "".join(
+        label(x, first + i * size * 1.16, line, anchor="middle", style=style) for i, line in enumerate(lines)
     )

@@ -1,0 +1,205 @@
+"""The answer of a study in words: a headline, three findings, and the sentence behind every number.
+
+Every sentence is made from ``verdicts.json`` and says no more than its verdicts: what is not proved is called that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from mtlens.report.facts import printable
+
+Verdicts: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = Mapping[str, Any]
+
+DECIDED = ("helps", "hurts")
+BEATS = ("better", "worse")
+FEW = 3  # names in a sentence
+PAIR_WORDS = {  # of one pair, and of several
+    "helps": ("helps", "help"),
+    "hurts": ("hurts", "hurt"),
+    "no difference": ("makes no difference", "make no difference"),
+    "undecided": ("is undecided", "are undecided"),
+}
+
+
+def headline(verdicts: Verdicts) -> str:
+    """The shortest honest answer to "should these tasks be trained together?"."""
+    proved = Counter(row["verdict"] for row in (*measured_pairs(verdicts), *measured(verdicts["together"])))
+    if proved["helps"] and proved["hurts"]:
+        return "Some of these tasks help each other, and some hurt: choose who is trained with whom."
+    if proved["helps"]:
+        return "Training together helps some of these tasks, and nothing is proved to hurt."
+    if proved["hurts"]:
+        return "Training together hurts some of these tasks, and nothing is proved to help."
+    if not proved:
+        return "Nothing was measured yet."
+    if proved["undecided"] == 0:
+        return "Nothing to gain here: training together makes no difference that matters."
+    return "Nothing is proved to help or to hurt: train each task alone until something is."
+
+
+def findings(verdicts: Verdicts) -> list[str]:
+    """The main findings, at most three: the advice when there is one, the pairs, all together, size and method."""
+    told = [advice_told(verdicts), pairs_told(verdicts), together_told(verdicts), size_and_method_told(verdicts)]
+    return [sentence for sentence in told if sentence][:3]
+
+
+def pairs_told(verdicts: Verdicts) -> str:
+    """What the ordered pairs prove, the clearest one by name, and what would decide the open ones."""
+    rows = measured_pairs(verdicts)
+    if not rows:
+        return "No pair of tasks was trained together yet."
+    count = Counter(row["verdict"] for row in rows)
+    parts = [f"{count[verdict] or 'none'} {words[count[verdict] > 1]}" for verdict, words in PAIR_WORDS.items()]
+    told = f"Pairs: of {len(rows)} measured (target, source) pairs {_listed(parts)}."
+    return " ".join([told, *_clearest(rows), *_needed(rows)])
+
+
+def together_told(verdicts: Verdicts) -> str:
+    """What training all tasks together does to each."""
+    rows = measured(verdicts["together"])
+    if not rows or len(verdicts["tasks"]) < 3:
+        return ""
+    parts = []
+    for verdict, words in (("helps", "helps"), ("hurts", "hurts"), ("no difference", "makes no difference to")):
+        members = [row for row in rows if row["verdict"] == verdict]
+        if members:
+            parts.append(f"{words} {_some([row['target'] for row in members])}")
+    undecided = [row["target"] for row in rows if row["verdict"] == "undecided"]
+    if undecided:
+        parts.append(f"leaves {_some(undecided)} undecided")
+    clear = max(rows, key=lambda row: (row["verdict"] in DECIDED, abs(row["difference"] or 0.0)))
+    return f"All {len(verdicts['tasks'])} tasks trained together: it {_listed(parts)}. Largest: {cell_told(clear)}."
+
+
+def size_and_method_told(verdicts: Verdicts) -> str:
+    """Whether the size of the shared part matters, and whether a method beats plain joint training."""
+    return " ".join(part for part in (capacity_told(verdicts), methods_told(verdicts)) if part)
+
+
+def capacity_told(verdicts: Verdicts) -> str:
+    """Size of the shared part: flat as far as was measured, or the best one."""
+    tried = sorted({point["capacity"] for point in verdicts["capacity"]["curves"]})
+    joint = verdicts["capacity"]["summary"].get("joint")
+    if joint is None or len(tried) < 2:
+        return ""
+    if joint["flat"]:
+        return f"The size of the shared part does not matter measurably between {tried[0]} and {tried[-1]}."
+    return f"The best size of the shared part is {joint['optimum']} (tried: {', '.join(map(str, tried))})."
+
+
+def methods_told(verdicts: Verdicts) -> str:
+    """Methods that beat, or lose to, plain joint training."""
+    rows = [row for row in measured(verdicts["methods"]) if row["against"] == "plain"]
+    if not rows:
+        return ""
+    parts = [f"{row['method']} is {row['verdict']} ({interval(row)})" for row in rows if row["verdict"] in BEATS]
+    if parts:
+        return f"Against plain joint training, {_listed(parts)}."
+    return (
+        f"No method ({', '.join(row['method'] for row in rows)}) is proved better or worse than plain joint training."
+    )
+
+
+def advice_told(verdicts: Verdicts) -> str:
+    """The advice's own summary, with what it gains on average against the best tuned single-task system."""
+    advice = verdicts.get("advice") or {}
+    summary = str(advice.get("summary") or "").strip()
+    if advice.get("difference") is None:
+        return f"Advice: {summary}" if summary else ""
+    gain = f"Measured gain over the best tuned single-task system: {interval(advice)} on average over tasks."
+    return " ".join(part for part in (f"Advice: {summary}" if summary else "Advice.", gain) if part)
+
+
+# ------------------------------------------------------------------ rows
+
+
+def measured(rows: Sequence[Row]) -> list[Row]:
+    """Rows with at least one split and a difference."""
+    return [row for row in rows if row["n"] and row["difference"] is not None]
+
+
+def measured_pairs(verdicts: Verdicts) -> list[Row]:
+    """Ordered pairs of distinct tasks that were trained."""
+    return measured([row for row in verdicts["transfer"] if row["target"] != row["source"]])
+
+
+def cell_told(row: Row) -> str:
+    """One comparison in words, with its interval and n."""
+    how = "with all others" if row["source"] == "all others" else f"with {quoted(row['source'])}"
+    return f"{quoted(row['target'])} {how} {interval(row)}, n = {row['n']}, {row['verdict']}"
+
+
+def interval(row: Row) -> str:
+    """``+0.012 (95 %: -0.003 to +0.027)``; without an interval only the number.
+
+    >>> interval({"difference": 0.5, "low": None, "high": None})
+    '+0.500'
+    """
+    if row["difference"] is None:
+        return "not measured"
+    if row.get("low") is None or row.get("high") is None:
+        return signed(row["difference"])
+    return f"{signed(row['difference'])} (95 %: {signed(row['low'])} to {signed(row['high'])})"
+
+
+def signed(value: float | None) -> str:
+    """A difference with its sign, never ``-0.000``.
+
+    >>> signed(-0.0001), signed(0.0126), signed(None)
+    ('0.000', '+0.013', '–')
+    """
+    if value is None:
+        return "–"
+    text = f"{value:+.3f}"
+    return "0.000" if text in ("+0.000", "-0.000") else text.replace("-", "\u2212")
+
+
+def needed(row: Row) -> str:
+    """What would decide an open cell.
+
+    >>> needed({"verdict": "undecided", "runs_needed": 7}), needed({"verdict": "helps", "runs_needed": 0})
+    ('about 7 more splits', '')
+    """
+    if row["verdict"] != "undecided" or not row.get("runs_needed"):
+        return ""
+    wanted = row["runs_needed"]
+    if not isinstance(wanted, int):
+        return str(wanted)
+    return f"about {wanted} more split{'s' if wanted > 1 else ''}"
+
+
+def quoted(name: str) -> str:
+    """A task's name in a sentence: quoted, printable, not longer than a glance."""
+    return f"\u2018{printable(name)}\u2019"
+
+
+def _clearest(rows: Sequence[Row]) -> list[str]:
+    decided = [row for row in rows if row["verdict"] in DECIDED]
+    if not decided:
+        return []
+    best = max(decided, key=lambda row: abs(row["difference"]))
+    return [f"Largest: {cell_told(best)}."]
+
+
+def _needed(rows: Sequence[Row]) -> list[str]:
+    undecided = [row for row in rows if row["verdict"] == "undecided"]
+    if not undecided:
+        return []
+    by_splits = [row["runs_needed"] for row in undecided if isinstance(row["runs_needed"], int)]
+    rest = len(undecided) - len(by_splits)
+    parts = [f"{len(by_splits)} with more splits ({min(by_splits)} or more)"] if by_splits else []
+    parts += [f"{rest} only with more rows"] if rest else []
+    return [f"Undecided pairs would be decided: {_listed(parts)}."]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = [quoted(name) for name in names[:FEW]]
+    return _listed(shown) if len(names) <= FEW else f"{', '.join(shown)} and {len(names) - FEW} more"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

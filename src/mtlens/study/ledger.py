@@ -123,6 +123,17 @@ class Ledger:
         found.update((r.identity, r) for r in self._waiting if r.identity in asked and r.identity not in found)
         return found
 
+    def fact(self, key: str) -> Any:
+        """A remembered by-product (a screening, say), or None."""
+        with self._explained("read"):
+            row = self._base.execute("SELECT value FROM facts WHERE key=?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep a by-product under a key that determines it."""
+        with self._explained("write"):
+            self._base.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, json.dumps(value)))
+
     def __len__(self) -> int:
         with self._explained("read"):
             return int(self._base.execute("SELECT count(*) FROM trainings").fetchone()[0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +18,8 @@ from mtlens.study.settings import Settings
 from mtlens.tasks import Table, Task, TaskSet
 from mtlens.tasks.splits import Splits
 
-KEPT = 4  # prepared splits kept in memory
+KEPT = 4  # splits kept in memory
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Splitter:
         self.splits = Splits(settings.seed, scheme, outer=outer, **shares)  # type: ignore[arg-type]
         self.final = Splits(settings.seed, "official", **shares)  # type: ignore[arg-type]
         self._kept: OrderedDict[int, Prepared] = OrderedDict()
+        self._splits: OrderedDict[int, TaskSet] = OrderedDict()
         self._prints: dict[int, dict[str, Fingerprint]] = {}
         self._plain = all(is_plain(task.X) for task in (*tasks, *(official or ())))
 
@@ -63,6 +67,9 @@ class Splitter:
 
     def split(self, index: int) -> TaskSet:
         """The tasks with their ``split`` column; inputs as they came."""
+        return _remembered(self._splits, index, lambda: self._assign(index))
+
+    def _assign(self, index: int) -> TaskSet:
         if index == OFFICIAL:
             if self.official is None:
                 raise InputError("these tasks have no official test rows.")
@@ -70,13 +77,12 @@ class Splitter:
         return self.splits.assign(self.tasks, index)
 
     def prepared(self, index: int) -> Prepared:
-        if index not in self._kept:
-            raw = self.split(index)
-            self._kept[index] = Prepared(raw if self._plain else as_numbers(raw, self.options), raw)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(index)
-        return self._kept[index]
+        """The split as numbers."""
+        return _remembered(self._kept, index, lambda: self._prepare(index))
+
+    def _prepare(self, index: int) -> Prepared:
+        raw = self.split(index)
+        return Prepared(raw if self._plain else as_numbers(raw, self.options), raw)
 
     def fingerprints(self, index: int) -> dict[str, Fingerprint]:
         """One hash a task of its rows and its split; how features are made from them follows from these."""
@@ -86,9 +92,24 @@ class Splitter:
 
     def ratio(self, name: str) -> float:
         """Test rows over all other labelled rows of a task, as the first split has them."""
-        task = self.split(0)[name]
-        test = len(task.rows_of("test"))
-        return test / max(len(task.rows_of("train")) + len(task.rows_of("valid")), 1)
+        rows = self.sizes[name]
+        return rows["test"] / max(rows["train"] + rows["valid"], 1)
+
+    @cached_property
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Labelled rows of every task in every part of the first split."""
+        parts = ("train", "valid", "test")
+        return {task.name: {part: len(task.rows_of(part)) for part in parts} for task in self.split(0)}
+
+
+def _remembered(kept: OrderedDict[int, T], index: int, make: Callable[[], T]) -> T:
+    """The value of an index, made when it is not among the last few."""
+    if index not in kept:
+        kept[index] = make()
+        if len(kept) > KEPT:
+            kept.popitem(last=False)
+    kept.move_to_end(index)
+    return kept[index]
 
 
 def is_plain(inputs: Array | Table) -> bool:

@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mtlens.arrays import FloatArray
 from mtlens.models.ridge import core_of
 from mtlens.study.linear import can_fit
 from mtlens.study.plan import all_pairs
 from mtlens.tasks import TaskSet
 
+DIGITS = 6  # of a prediction, kept so that screenings read back equal
+
 
 @dataclass(frozen=True)
 class Screening:
-    """Predicted transfer of every ordered pair ``(targets, sources)``, and the pairs in order of promise.
+    """Predicted transfer of every ordered pair, and the unordered pairs in order of promise.
 
     It chooses what is measured, from the same rows that are measured afterwards: verdicts therefore count every
     screened cell in their adjustment (see :meth:`mtlens.study.cells.Judge.table`).
     """
 
+    names: tuple[str, ...]
     order: tuple[tuple[str, str], ...]
-    predicted: FloatArray | None
-    low: FloatArray | None
-    high: FloatArray | None
+    predicted: Mapping[tuple[str, str], float]  # (target, source) -> joint minus alone, as R2 or Brier skill
+
+    @classmethod
+    def none(cls, names: Sequence[str]) -> Screening:
+        """No prediction: pairs in the order of the tasks."""
+        return cls(tuple(names), tuple(all_pairs(names)), {})
 
     def as_dict(self) -> dict[str, Any]:
-        return {"pairs": len(self.order), "by": "linear core" if self.predicted is not None else "order of the tasks"}
+        return {"pairs": len(self.order), "by": "linear core" if self.predicted else "order of the tasks"}
+
+    def to_fact(self) -> dict[str, Any]:
+        """As JSON, by places in ``names``."""
+        place = {name: i for i, name in enumerate(self.names)}
+        return {
+            "order": [[place[a], place[b]] for a, b in self.order],
+            "predicted": [[place[t], place[s], value] for (t, s), value in self.predicted.items()],
+        }
+
+    @classmethod
+    def from_fact(cls, names: Sequence[str], fact: Mapping[str, Any]) -> Screening:
+        order = tuple((names[a], names[b]) for a, b in fact["order"])
+        return cls(tuple(names), order, {(names[t], names[s]): value for t, s, value in fact["predicted"]})
 
 
 def screen(tasks: TaskSet, *, seed: int = 0) -> Screening:
@@ -36,14 +55,20 @@ def screen(tasks: TaskSet, *, seed: int = 0) -> Screening:
 
     Where the linear core does not apply (images, very wide inputs) pairs keep the order of the tasks.
     """
-    pairs = all_pairs(tasks.names)
-    if not can_fit(tasks) or len(tasks) < 2:
-        return Screening(tuple(pairs), None, None, None)
+    if not can_fit(tasks):
+        return Screening.none(tasks.names)
     whole = TaskSet([task.replace(split=None) for task in tasks])
     table = core_of(whole, seed=seed).pairs()
     careful = table.difference - np.maximum(table.high - table.difference, 0.0) / 2
     careful = np.where(np.isfinite(careful), careful, -np.inf)
     place = {name: i for i, name in enumerate(tasks.names)}
+    pairs = all_pairs(tasks.names)
     promise = [max(careful[place[a], place[b]], careful[place[b], place[a]]) for a, b in pairs]
     order = np.argsort(-np.asarray(promise), kind="stable")
-    return Screening(tuple(pairs[i] for i in order), table.difference, table.low, table.high)
+    predicted = {
+        (target, source): round(float(table.difference[t, s]), DIGITS)
+        for t, target in enumerate(tasks.names)
+        for s, source in enumerate(tasks.names)
+        if t != s
+    }
+    return Screening(tasks.names, tuple(pairs[i] for i in order), predicted)

@@ -9,23 +9,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mtlens.errors import FileError, InputError
+from mtlens.models.ridge import ALONE_RIDGES, WIDE
 from mtlens.study.budget import fit_to_budget
 from mtlens.study.executors import executor_of
-from mtlens.study.identity import Fingerprint, task_fingerprints
+from mtlens.study.identity import Fingerprint, digest_json, task_fingerprints
 from mtlens.study.ledger import Ledger, RunLock
 from mtlens.study.linear import can_fit
+from mtlens.study.plan import all_pairs, pairs_to_measure
 from mtlens.study.prepare import Splitter
 from mtlens.study.result import PLAN_FILE, StudyResult, write_whole
 from mtlens.study.run import Progress, Run
 from mtlens.study.screening import Screening, screen
-from mtlens.study.settings import SMALL, Settings
+from mtlens.study.settings import SMALL, Budget, Settings
 from mtlens.study.verdicts import verdicts_of
 from mtlens.tasks import TaskSet
 from mtlens.tasks.splits import hold_out_official_test
 
 FEWEST_TASKS = 2
 MOST_TASKS = 200
+SCREENING = 1  # raise it when the same data start to be screened differently
 LEDGER_FILE = "ledger.sqlite"
 OPTIONS = ("metric", "vectors", "encoder")  # choices that are no Settings: of the tasks, and how texts become numbers
 
@@ -167,7 +172,8 @@ class Study:
                 tokens=self.reads_tokens, workers=self.workers,
             )  # fmt: skip
             stack.callback(executor.close)
-            yield Run(self.tasks, self.settings, splitter, self.screening(splitter), ledger, executor, self.progress)
+            screening = self.screening(splitter, ledger)
+            yield Run(self.tasks, self.settings, splitter, screening, ledger, executor, self.progress)
 
     @property
     def reads_tokens(self) -> bool:
@@ -175,18 +181,21 @@ class Study:
 
         return "trunk" in self.settings.families and reads_tokens(self.settings.trunk)
 
-    def screening(self, splitter: Splitter) -> Screening:
-        """All pairs in order of promise, when not all of them will be measured."""
-        from mtlens.study.plan import all_pairs, pairs_to_measure
-
-        count = len(all_pairs(self.tasks.names))
-        limited = (
-            pairs_to_measure(self.tasks.names, self.settings) < count
-            or self.settings.budget != type(self.settings.budget)()
-        )
-        if not limited:
-            return Screening(tuple(all_pairs(self.tasks.names)), None, None, None)
-        return screen(splitter.prepared(0).dense, seed=self.settings.seed)
+    def screening(self, splitter: Splitter, ledger: Ledger | None = None) -> Screening:
+        """All pairs in order of promise; remembered in the ledger. Very wide inputs are screened only when needed."""
+        limited = pairs_to_measure(self.tasks.names, self.settings) < len(all_pairs(self.tasks.names))
+        budgeted = self.settings.budget != Budget()
+        key = "screening " + digest_json([task_fingerprints(self.tasks), self.settings.seed, SCREENING])
+        known = ledger.fact(key) if ledger is not None else None
+        if known is not None:
+            return Screening.from_fact(self.tasks.names, known)
+        dense = splitter.prepared(0).dense
+        if not (limited or budgeted) and int(np.asarray(dense[0].X).shape[-1]) > WIDE:
+            return Screening.none(self.tasks.names)
+        found = screen(dense, seed=self.settings.seed)
+        if ledger is not None:
+            ledger.remember(key, found.to_fact())
+        return found
 
     # ------------------------------------------------------------------ the folder
 
@@ -210,7 +219,6 @@ class Study:
     @property
     def grid(self) -> dict[str, Any]:
         """What each side may choose from: the same list, and its size, for alone and joint."""
-        from mtlens.models.ridge import ALONE_RIDGES
         from mtlens.theory.transfer import RIDGES, WEIGHTS
 
         found: dict[str, Any] = {}

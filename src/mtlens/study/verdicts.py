@@ -63,22 +63,26 @@ def _afterwards(run: Run, *, official: bool) -> tuple[list[dict[str, Any]], dict
 
 def task_facts(run: Run, name: str) -> dict[str, Any]:
     task = run.tasks[name]
-    split = run.splitter.split(0)[name]
-    rows = {part: len(split.rows_of(part)) for part in ("train", "valid", "test")}
     return {
-        "name": name, "kind": task.kind, "metric": task.metric, "rows": int(task.labelled.sum()), "split": rows,
-        "classes": [str(c) for c in task.classes], "margin": run.judge.margins[name],
+        "name": name, "kind": task.kind, "metric": task.metric, "rows": int(task.labelled.sum()),
+        "split": run.splitter.sizes[name], "classes": [str(c) for c in task.classes], "margin": run.judge.margins[name],
     }  # fmt: skip
 
 
 def transfer(run: Run) -> list[dict[str, Any]]:
-    """Every ordered pair, and on the diagonal the alone score, target by target."""
+    """Every ordered pair, and on the diagonal the alone score, target by target.
+
+    ``predicted`` is the transfer between linear models that screening predicted (R2 or Brier skill).
+    """
     by_pair = {(cell.target, cell.source): cell for cell in run.tables.pairs}
     found = []
     for target in run.names:
         for source in run.names:
-            cell = alone_cell(run, target) if source == target else by_pair[target, source].as_dict() | {"score": None}
-            found.append(cell)
+            if source == target:
+                found.append(alone_cell(run, target) | {"predicted": None})
+            else:
+                predicted = run.screening.predicted.get((target, source))
+                found.append(by_pair[target, source].as_dict() | {"score": None, "predicted": predicted})
     return found
 
 

@@ -224,3 +224,22 @@ def test_an_unwritable_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"could not write .* Choose a folder"):
         book.write_text(tmp_path / "file" / "x.md", "text")
+
+
+@pytest.mark.medium
+def test_the_documentation_s_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(compile(code, "docs/reproduce.md", "exec"), {})
+    assert capsys.readouterr().out.strip() in {"holds", "does not hold", "undecided"}
+    keys = {
+        key
+        for row in re.findall(r"^\| (.*?) \|", page.split("## JSON")[1], re.M)
+        for key in re.findall(r"`(\w+)`", row)
+    }
+    assert keys == set(reproduce("theorem-relu", **SMALL["theorem-relu"]).as_dict())
+
+
+def test_every_name_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text("utf-8")
+    assert [name for name in NAMES if f"`{name}`" not in page] == []

@@ -78,13 +78,13 @@ def _all(quick: bool, as_json: bool, out: Path | None, seeds: int | None, settin
     settings = (setting,) if setting else ("corrected", "printed")
     folder = out or Path("mtlens-paper")
     results = run_book(
-        book_names(), settings=settings, quick=quick, seeds=seeds, folder=folder, resume=resume, tell=_say
+        book_names(), settings=settings, quick=quick, seeds=seeds, folder=folder / "paper", resume=resume, tell=_say
     )
     results.append(reproduction())
     print(json.dumps([r.as_dict() for r in results], indent=1, ensure_ascii=False) if as_json else as_book(results))
     command = "mtlens reproduce all" + " --quick" * quick + (f" --seeds {seeds}" if seeds else "")
     page = write_text(folder / "paper-claims.html", as_page(results, command=command))
-    book = write_text(folder / "paper-claims.md", as_markdown(results, command=command, figures="."))
+    book = write_text(folder / "paper-claims.md", as_markdown(results, command=command))
     _say(f"wrote {page} and {book}")
 
 

@@ -33,7 +33,7 @@ from mtlens.nets.embedding import DenseTableAdam, RowwiseAdam
 from mtlens.nets.text import text_trunk
 from mtlens.nets.text_families import TextFamily
 
-WORDS, DIM, WIDTH, BATCH, EPOCHS, SEEDS = 5000, 100, 100, 50, 2, 2
+WORDS, DIM, WIDTH, BATCH, EPOCHS, SEEDS = 5000, 100, 100, 50, 4, 2
 TABLE = 18_000
 
 

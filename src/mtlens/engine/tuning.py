@@ -44,9 +44,7 @@ class Grid:
 
     def candidates(self, training: Training) -> list[Training]:
         """The training with every combination."""
-        return [
-            training.but(**dict(zip(self.values, point, strict=True))) for point in product(*self.values.values())
-        ]
+        return [training.but(**dict(zip(self.values, point, strict=True))) for point in product(*self.values.values())]
 
     def __str__(self) -> str:
         return f"{self.size} candidates: " + " x ".join(f"{name} in {own}" for name, own in self.values.items())

@@ -20,6 +20,8 @@ from mtlens.report.svg import DASHES, NUM_COLOURS, drawing, element, label, numb
 
 LINE_HEIGHT = 18.0
 MANY_CELLS = 900  # a heat map with more is written shorter
+MOST_CELLS = 2500  # one with more tells only its TOLD clearest cells; the rest is colour
+TOLD = 1500
 FAINT = 0.4  # of the tint of a cell that proves something
 MARKERS = ("circle", "square", "triangle", "diamond")
 
@@ -248,18 +250,18 @@ def _(chart: Bars) -> str:
 @draw.register
 def _(chart: HeatMap) -> str:
     layout = _Matrix(chart)
-    cells = [
-        _cell(chart, layout, r, c, first=r == 0 and c == 0)
-        for r in range(len(chart.rows))
-        for c in range(len(chart.columns))
-    ]
+    told = _told_cells(chart)
+    cells = [_cell(chart, layout, r, c, first=i == 0) for i, (r, c) in enumerate(told)]
+    size = f"font-size:{number(layout.mark_size)}px"
+    key = layout.key()  # may widen the drawing
     return drawing(
         layout.width,
         layout.height,
         label(10.0, 24.0, chart.title, class_="title"),
         *layout.names(),
-        *cells,
-        layout.key(),
+        _untold_cells(chart, layout, set(told)),
+        element("g", *cells, text_anchor="middle", style=size),
+        key,
         title=chart.title,
         description=chart.description
         or f"Heat map with {len(chart.rows)} rows ({chart.row_title}) and {len(chart.columns)} columns "
@@ -515,6 +517,7 @@ class _Matrix:
         self.height = self.key_top + 42
         finite = [abs(v) for row in chart.values for v in row if math.isfinite(v)]
         self.limit = chart.limit or max(finite, default=0.0) or 1.0
+        self.mark_size = min(13.0, self.side * 0.62)
 
     def names(self) -> list[str]:
         chart, parts = self.chart, []
@@ -551,8 +554,9 @@ class _Matrix:
                     height=13.0,
                 )
             )
-            text = shown(float(f"{share * self.limit:.2g}"))
-            parts.append(label(x + 17, self.key_top + 27, text, anchor="middle", class_="small muted"))
+            if share in (-1.0, 0.0, 1.0):  # the ends and the middle: more would run into each other
+                text = shown(float(f"{share * self.limit:.2g}"))
+                parts.append(label(x + 17, self.key_top + 27, text, anchor="middle", class_="small muted"))
             x += 34
         words = f"{self.chart.better} (blue), {self.chart.worse} (orange)"
         parts.append(label(x + 12, self.key_top + 11, words, class_="small muted"))
@@ -569,43 +573,71 @@ def _strength(share: float) -> float:
     return 0.35 if share == 0 else 0.06 + 0.64 * min(abs(share), 1.0)
 
 
+def _told_cells(chart: HeatMap) -> list[tuple[int, int]]:
+    """Cells that carry a sentence: all of them, or in a very large map the clearest (proved ones, then the largest)."""
+    places = [(r, c) for r in range(len(chart.rows)) for c in range(len(chart.columns))]
+    if len(places) <= MOST_CELLS:
+        return places
+    known = [(r, c) for r, c in places if math.isfinite(chart.values[r][c])]
+    known.sort(key=lambda at: (_is_faint(chart, *at), -abs(chart.values[at[0]][at[1]])))
+    return sorted(known[:TOLD])
+
+
+def _untold_cells(chart: HeatMap, layout: _Matrix, told: set[tuple[int, int]]) -> str:
+    """The other cells as colour alone: one path a shade, on a grid of whole numbers."""
+    shades: dict[tuple[str, float], list[str]] = {}
+    for r, row in enumerate(chart.values):
+        for c, value in enumerate(row):
+            if (r, c) not in told and math.isfinite(value):
+                shade = _tint(value), round(_shade(chart, layout, r, c), 1)
+                shades.setdefault(shade, []).append(f"M{c} {r}h1v1h-1z")
+    if not shades and len(told) == len(chart.rows) * len(chart.columns):
+        return ""
+    ground = element("rect", class_="none", fill_opacity=0.2, width=len(chart.columns), height=len(chart.rows))
+    paths = [element("path", class_=tint, fill_opacity=deep, d="".join(d)) for (tint, deep), d in shades.items()]
+    place = f"translate({number(layout.left)} {number(layout.top)}) scale({number(layout.side)})"
+    return element("g", ground, *paths, transform=place)
+
+
+def _is_faint(chart: HeatMap, r: int, c: int) -> bool:
+    return chart.faint is not None and chart.faint[r][c]
+
+
+def _shade(chart: HeatMap, layout: _Matrix, r: int, c: int) -> float:
+    value = chart.values[r][c]
+    share = value / layout.limit if math.isfinite(value) else 0.0
+    return _strength(share) * (FAINT if _is_faint(chart, r, c) else 1.0)
+
+
 def _cell(chart: HeatMap, layout: _Matrix, r: int, c: int, *, first: bool) -> str:
     value, mark = chart.values[r][c], chart.marks[r][c] if chart.marks is not None else ""
     known = math.isfinite(value)
-    share = value / layout.limit if known else 0.0
     told = f"{value:+.3g}" if known else "no value"
     words = f"{chart.row_title} {chart.rows[r]}, {chart.column_title} {chart.columns[c]}: {told}"
     if chart.tips is not None and chart.tips[r][c]:
         words = chart.tips[r][c]
-    is_faint = chart.faint is not None and chart.faint[r][c]
     x, y, side = layout.left + layout.side * c, layout.top + layout.side * r, layout.side
     box = {"x": x, "y": y, "width": side, "height": side}
-    parts = [
-        element("title", text_of(words)),
-        element("rect", class_=_tint(share), fill_opacity=_strength(share) * (FAINT if is_faint else 1.0), **box),
-        element("rect", class_="edge", **box),
-    ]
+    tint = _tint(value if known else 0.0)
+    is_long = len(chart.rows) * len(chart.columns) <= MANY_CELLS
     return element(
         "g",
-        *parts,
-        _mark(mark, x + side / 2, y + side / 2, side),
+        element("title", text_of(words)),
+        element("rect", class_=tint, fill_opacity=_shade(chart, layout, r, c), **box),
+        element("rect", class_="edge", **box),
+        _mark(mark, x + side / 2, y + side / 2, layout.mark_size),
         class_="cell",
         role="img",
-        tabindex="0" if first else "-1",
-        # The title names the cell too; in a large map the name is not written twice.
-        aria_label=words if len(chart.rows) * len(chart.columns) <= MANY_CELLS else None,
+        tabindex="0" if first else "-1" if is_long else None,
+        aria_label=words if is_long else None,  # the title names the cell too: not twice in a large map
         data_row=r,
         data_column=c,
         data_value=repr(float(value)) if known else "",
     )
 
 
-def _mark(mark: str, x: float, y: float, side: float) -> str:
+def _mark(mark: str, x: float, y: float, size: float) -> str:
     """A cell's text, in its middle, on as many lines as it has."""
     lines = mark.split("\n") if mark else []
-    size = min(13.0, side * 0.62)
-    style = f"font-size:{number(size)}px"
     first = y + size * 0.36 - (len(lines) - 1) * size * 0.58
-    return "".join(
-        label(x, first + i * size * 1.16, line, anchor="middle", style=style) for i, line in enumerate(lines)
-    )
+    return "".join(element("text", text_of(line), x=x, y=first + i * size * 1.16) for i, line in enumerate(lines))

@@ -42,7 +42,7 @@ class Forest:
     margin: float | None = None
     reference: float | None = 0.0
     description: str = ""
-    width: float = 680.0
+    width: float = 760.0
 
     @property
     def line(self) -> float:
@@ -72,7 +72,7 @@ class _Layout:
 
     def __init__(self, chart: Forest) -> None:
         self.chart = chart
-        self.left = min(max((width_of(row.name) for row in chart.rows), default=0.0) + 22, chart.width * 0.36)
+        self.left = min(max((width_of(row.name) for row in chart.rows), default=0.0) + 22, chart.width * 0.42)
         notes = max((width_of(row.note, 11.5) for row in chart.rows), default=0.0)
         self.right = chart.width - (notes + 20 if notes else 16)
         self.top, self.bottom = 40.0, 40.0 + chart.line * len(chart.rows) + 6

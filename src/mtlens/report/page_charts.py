@@ -13,6 +13,9 @@ from mtlens.study.result import MARKS
 
 NUMBERS_IN_CELLS = 12  # tasks up to which a cell shows its number too
 MOST_SINGLE_CURVES = 12
+MOST_TIPS = 600  # points of a cloud that each carry a sentence
+MOST_POINTS = 2500
+CLOUDS = {"helps or hurts": ("helps", "hurts"), "no difference": ("no difference",), "undecided": ("undecided",)}
 TONES = {"helps": "better", "hurts": "worse", "better": "better", "worse": "worse"}
 NAN = float("nan")
 
@@ -36,6 +39,7 @@ def transfer_map(verdicts: Verdicts) -> HeatMap:
         tips=[[cell_tip(row) for row in line] for line in grid],
         faint=[[row["verdict"] == "undecided" for row in line] for line in grid],
         limit=max(proved, default=0.0) or None,
+        cell=72.0 if numbers and len(names) <= 8 else None,
     )
 
 
@@ -137,38 +141,39 @@ def single_capacity_charts(verdicts: Verdicts) -> list[LineChart]:
     return [chart for chart in charts if chart is not None]
 
 
-def predicted_points(verdicts: Verdicts) -> list[tuple[Row, Row]]:
-    """Pairs with both a prediction from the data and a measurement: (prediction, measured cell)."""
-    cells = {(row["target"], row["source"]): row for row in measured_pairs(verdicts)}
-    told = verdicts["screening"].get("predicted") or []
-    return [(p, cells[p["target"], p["source"]]) for p in told if (p["target"], p["source"]) in cells]
+def predicted_points(verdicts: Verdicts) -> list[Row]:
+    """Measured pairs that were also predicted from the data."""
+    return [row for row in measured_pairs(verdicts) if row.get("predicted") is not None]
 
 
 def predicted_chart(verdicts: Verdicts) -> Scatter | None:
-    """Predicted transfer (linear core, before training) against measured transfer; decided pairs are marked."""
-    points = predicted_points(verdicts)
+    """Predicted transfer (linear core, before training) against measured transfer, by verdict.
+
+    With very many pairs every k-th is drawn, and the title says so.
+    """
+    every = predicted_points(verdicts)
+    step = -(-len(every) // MOST_POINTS) or 1
+    points = every[::step]
+    series = [_cloud(name, [row for row in points if row["verdict"] in members], told=len(points) <= MOST_TIPS)
+              for name, members in CLOUDS.items()]  # fmt: skip
     if not points:
         return None
-    groups = (
-        ("helps or hurts", ("helps", "hurts")),
-        ("no difference", ("no difference",)),
-        ("undecided", ("undecided",)),
-    )
-    series = []
-    for name, verdicts_of_group in groups:
-        chosen = [(p, c) for p, c in points if c["verdict"] in verdicts_of_group]
-        if chosen:
-            tips = [f"{cell_tip(c)}; predicted {signed(p['predicted'])}" for p, c in chosen]
-            x, y = [p["predicted"] for p, _ in chosen], [c["difference"] for _, c in chosen]
-            series.append(Series(name, x, y, tips=tips))
-    return Scatter("Predicted and measured transfer", series, "predicted (linear, R2 or Brier skill)",
-                   "measured (joint − alone)", reference=0.0)  # fmt: skip
+    some = f" (every {step}th pair)" if step > 1 else ""
+    return Scatter(
+        f"Predicted and measured transfer{some}", [cloud for cloud in series if len(cloud.x)],
+        "predicted (linear, R2 or Brier skill)", "measured (joint − alone)", reference=0.0,
+    )  # fmt: skip
+
+
+def _cloud(name: str, rows: Sequence[Row], *, told: bool) -> Series:
+    tips = [f"{cell_tip(row)}; predicted {signed(row['predicted'])}" if told else "" for row in rows]
+    return Series(name, [row["predicted"] for row in rows], [row["difference"] for row in rows], tips=tips)
 
 
 def advice_chart(verdicts: Verdicts) -> Forest | None:
     """The advised system against the best tuned single-task system, task by task and on average."""
     advice = verdicts.get("advice") or {}
-    per_task = [row for row in _entries(advice.get("per_task")) if row.get("difference") is not None]
+    per_task = [row for row in advice_rows(verdicts) if row.get("difference") is not None]
     if not per_task:
         return None
     rows = [ForestRow(row["task"], row["difference"], _value(row.get("low")), _value(row.get("high")),
@@ -193,12 +198,13 @@ def official_chart(verdicts: Verdicts) -> Forest | None:
     return Forest("On the official test rows", shown, "joint − alone", margin=_margin(verdicts))
 
 
-def _entries(given: Any) -> list[dict[str, Any]]:
-    """``per_task`` as a list of records, whether it is a list or a table by name."""
+def advice_rows(verdicts: Verdicts) -> list[dict[str, Any]]:
+    """The advice task by task, whether it is written as a list or as a table by name."""
+    given = (verdicts.get("advice") or {}).get("per_task") or ()
     if isinstance(given, Mapping):
-        return [{"task": name, **(row if isinstance(row, Mapping) else {"difference": row})}
-                for name, row in given.items()]  # fmt: skip
-    return [dict(row) for row in given or ()]
+        rows = {name: row if isinstance(row, Mapping) else {"difference": row} for name, row in given.items()}
+        return [{"task": name, **row} for name, row in rows.items()]
+    return [{"task": row.get("target", row.get("name")), **row} for row in given]
 
 
 def _forest_row(name: str, row: Row) -> ForestRow:

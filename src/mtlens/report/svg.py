@@ -50,8 +50,9 @@ CHART_CSS = (
 CHART_SCRIPT = (
     "document.addEventListener('keydown',function(e){var c=e.target.closest&&e.target.closest('.mtl .cell');"
     "if(!c)return;var m={ArrowLeft:[0,-1],ArrowRight:[0,1],ArrowUp:[-1,0],ArrowDown:[1,0]}[e.key];if(!m)return;"
-    "var r=+c.dataset.row+m[0],k=+c.dataset.column+m[1],"
-    "n=c.ownerSVGElement.querySelector('.cell[data-row=\"'+r+'\"][data-column=\"'+k+'\"]');"
+    "var r=+c.dataset.row,k=+c.dataset.column,n=null;"
+    "for(var i=0;i<200&&!n;i++){r+=m[0];k+=m[1];"
+    "n=c.ownerSVGElement.querySelector('.cell[data-row=\"'+r+'\"][data-column=\"'+k+'\"]')}"
     "if(n){c.setAttribute('tabindex','-1');n.setAttribute('tabindex','0');n.focus();e.preventDefault()}});"
 )
 
@@ -62,7 +63,12 @@ def text_of(value: object) -> str:
     >>> text_of('<b>"R&D"')
     '&lt;b&gt;&quot;R&amp;D&quot;'
     """
-    return escape(_ILLEGAL.sub("\ufffd", str(value)), quote=True)
+    return escape(printable(str(value)), quote=True)
+
+
+def printable(words: str) -> str:
+    """The text with what XML and HTML do not allow at all (control characters, lone surrogates) as U+FFFD."""
+    return _ILLEGAL.sub("\ufffd", words)
 
 
 def number(value: float) -> str:

@@ -41,7 +41,7 @@ _ROOMS = {
         "uncertainty_loss",
         "uncertainty_weights_shared",
     ),
-    "models": ("LinearMTL", "SharedNetClassifier", "SharedNetRegressor"),
+    "models": ("LinearMTL", "Model", "SharedNetClassifier", "SharedNetRegressor", "System", "fit", "load_model"),
     "diagnosis": ("Diagnosis", "diagnose"),
     "study": ("Study", "StudyResult"),
     "errors": ("MtlensError",),
@@ -57,8 +57,12 @@ if TYPE_CHECKING:
     from mtlens.engine import train as train
     from mtlens.errors import MtlensError as MtlensError
     from mtlens.models import LinearMTL as LinearMTL
+    from mtlens.models import Model as Model
     from mtlens.models import SharedNetClassifier as SharedNetClassifier
     from mtlens.models import SharedNetRegressor as SharedNetRegressor
+    from mtlens.models import System as System
+    from mtlens.models import fit as fit
+    from mtlens.models import load_model as load_model
     from mtlens.nets import Alignment as Alignment
     from mtlens.nets import MultiTaskNet as MultiTaskNet
     from mtlens.study import Study as Study

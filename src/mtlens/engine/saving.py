@@ -60,12 +60,12 @@ def save_trained(trained: Trained, path: str | Path) -> Path:
     """
     tree = {
         "identity": trained.identity,
-        "settings": _plain(trained.training.settings()),
+        "settings": plain_settings(trained.training.settings()),
         "scores": trained.scores,
         "history": trained.history,
         "seconds": trained.seconds,
         "reason": trained.reason,
-        "model": None if trained.model is None else _model_tree(trained.model),
+        "model": None if trained.model is None else model_tree(trained.model),
     }
     save_tree(path, tree, name=NAME)
     return Path(path)
@@ -98,24 +98,32 @@ def _restored(saved: Mapping[str, Any], path: Path, trunk: Any) -> Trained:
         SavedTraining(saved["identity"], dict(saved["settings"])),  # type: ignore[arg-type]
         scores=saved["scores"],
         history=saved["history"],
-        model=None if saved["model"] is None else _model(saved["model"], saved["settings"], path, trunk),
+        model=None if saved["model"] is None else model_from_tree(saved["model"], saved["settings"], path, trunk),
         seconds=saved["seconds"],
         reason=saved["reason"],
     )
 
 
-def _model_tree(model: TrainedModel) -> Tree:
+def model_tree(model: TrainedModel) -> Tree:
+    """A trained model as plain values and tensors; building it again takes the settings of its training too."""
     arrays, meta = model.inputs.state()
     outputs = {name: _output_tree(output) for name, output in model.outputs.items()}
     return {"inputs": {"arrays": dict(arrays), "meta": meta}, "outputs": outputs, "net": _net_tree(model.net)}
 
 
-def _model(saved: Mapping[str, Any], settings: Mapping[str, Any], path: Path, trunk: Any) -> TrainedModel:
+def model_from_tree(
+    saved: Mapping[str, Any], settings: Mapping[str, Any], path: Path, trunk: Any = None
+) -> TrainedModel:
+    """The inverse of `model_tree`; ``path`` is where it came from, for messages, ``trunk`` a user's own factory."""
     inputs = input_map(saved["inputs"]["arrays"], saved["inputs"]["meta"])
     dtype = getattr(torch, settings["dtype"])
-    module = _family(settings["trunk"], path, trunk).trunk(inputs.rows, _as_capacity(settings["capacity"])).to(dtype)
+    family, capacity = _family(settings["trunk"], path, trunk), _as_capacity(settings["capacity"])
     outputs = {name: Output(o["kind"], o["classes"], o["mean"], o["scale"]) for name, o in saved["outputs"].items()}
-    net = _net(module, saved["net"], dtype)
+    if trunk is None:  # shapes first, without memory: a changed capacity must not allocate what was never saved
+        with torch.device("meta"):
+            planned = _net(family.trunk(inputs.rows, capacity), saved["net"], dtype)
+        check_state_dict(saved["net"]["values"], own_values(planned), str(path))
+    net = _net(family.trunk(inputs.rows, capacity).to(dtype), saved["net"], dtype)
     check_state_dict(saved["net"]["values"], own_values(net), str(path))
     net.load_state_dict(saved["net"]["values"], strict=False)
     return TrainedModel(net.eval(), inputs, outputs)
@@ -166,6 +174,6 @@ def _output_tree(output: Output) -> Tree:
     return {"kind": output.kind, "classes": tuple(output.classes), "mean": output.mean, "scale": output.scale}
 
 
-def _plain(settings: Mapping[str, Any]) -> Tree:
+def plain_settings(settings: Mapping[str, Any]) -> Tree:
     """Settings as plain values: paths become text."""
     return {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}

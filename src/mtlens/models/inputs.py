@@ -10,11 +10,13 @@ import numpy as np
 
 from mtlens.arrays import Array
 from mtlens.errors import InputError
-from mtlens.tasks.frames import named_inputs
+from mtlens.tasks.frames import named_inputs, table_from
 from mtlens.tasks.table import ColumnKind, Table
+from mtlens.tasks.tables import LABEL_NAMES
 from mtlens.tasks.task import Inputs, Task
 
 ID_NAMES = ("id", "ids", "row_id")
+NO_TEXTS = (*ID_NAMES, *LABEL_NAMES, "split", "fold")
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Schema:
             return self._array(rows)
         if rows.names is None:
             return self._by_place(rows)
-        called = self._called(rows)
+        called = self.called(rows)
         columns = {name: _as_kind(rows.column(called[name]), name, self, rows.where) for name in self.names}
         if self.is_numeric:
             return np.ascontiguousarray(np.stack(list(columns.values()), axis=1))
@@ -98,7 +100,7 @@ class Schema:
             )
         return np.ascontiguousarray(X, dtype=np.float64)
 
-    def _called(self, rows: Rows) -> dict[str, str]:
+    def called(self, rows: Rows) -> dict[str, str]:
         """Trained name -> name in these rows. Texts, which have no names of their own, are taken in order."""
         names = rows.names or ()
         missing = [name for name in self.names if name not in names]
@@ -132,6 +134,9 @@ class Rows:
             return cls(source.X, source.feature_names or None, where, tuple(labels))
         if isinstance(source, Table):
             return cls(source, source.names, where, tuple(labels))
+        if hasattr(source, "columns") and not isinstance(source, Mapping):
+            table = table_from(source, where)
+            return cls(table, table.names, where, tuple(labels))
         X, names = named_inputs(source, where)
         return cls(X, names, where, tuple(labels))
 
@@ -145,8 +150,8 @@ class Rows:
 
     def texts(self) -> list[str]:
         """Columns that could hold a text: not numbers, no ids, no labels."""
-        taken = {*self.labels, *ID_NAMES}
-        return [n for n in self.names or () if self.column(n).dtype.kind == "O" and n.lower() not in taken | set(taken)]
+        other = {*self.labels, *NO_TEXTS}
+        return [n for n in self.names or () if self.column(n).dtype.kind == "O" and n not in other]
 
     def part(self, rows: slice) -> Rows:
         """Some neighbouring rows."""
@@ -158,8 +163,8 @@ class Rows:
 
     def extra(self, schemas: Sequence[Schema]) -> tuple[str, ...]:
         """Columns that no schema reads and that are no labels."""
-        read = {name for schema in schemas for name in schema._called(self).values()} if self.names else set()
-        return tuple(n for n in self.names or () if n not in read and n not in self.labels and n not in ID_NAMES)
+        read = {name for schema in schemas for name in schema.called(self).values()} if self.names else set()
+        return tuple(n for n in self.names or () if n not in read and n not in self.labels)
 
 
 def _as_kind(column: Array, name: str, schema: Schema, where: str) -> Array:

@@ -30,8 +30,9 @@ class Grid(BaseModel):
     """What every member chooses from, alone and joint alike: unequal grids fake gains.
 
     ``trunk`` with its capacities, learning rates and epochs (up to ``epochs``; the best one on validation rows is
-    used) is the network family; ``seeds`` networks are averaged. ``ridges`` (multiples of the number of columns) and
-    ``weights`` (of another task's row) are the linear family's; None is its own grid.
+    used) is the network family; ``seeds`` networks are averaged. ``vectors`` (a file) or ``encoder`` say how texts
+    become numbers. ``ridges`` (multiples of the number of columns) and ``weights`` (of another task's row) are the
+    linear family's; None is its own grid.
     """
 
     model_config = _STRICT
@@ -44,6 +45,7 @@ class Grid(BaseModel):
     weight_decay: float = Field(default=0.0, ge=0)
     seeds: int = Field(default=1, ge=1, le=100)
     vectors: str | None = None
+    encoder: str | None = None
     ridges: list[float] | None = Field(default=None, min_length=1)
     weights: list[float] | None = Field(default=None, min_length=1)
 
@@ -111,8 +113,10 @@ class TaskPlan(BaseModel):
 
     @property
     def family_of_joint(self) -> FamilyName:
-        """Family of the joint member."""
-        return "linear" if self.recipe in ("shrink", "sources") else self.joint_family or self.family
+        """Family of the joint member; linear where the task's own family is still to be found."""
+        if self.recipe in ("shrink", "sources"):
+            return "linear"
+        return self.joint_family or ("trunk" if self.family == "trunk" else "linear")
 
 
 class Group(BaseModel):

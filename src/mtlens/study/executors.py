@@ -6,6 +6,7 @@ A worker that dies takes nothing with it but the stack it was on, which another 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import subprocess
@@ -25,7 +26,7 @@ from mtlens.study.work import Bench
 Found = list[dict[str, Any]]
 Prepare = Callable[[int], Prepared]
 MOST_DEATHS = 3  # a stack that kills this many workers is given up, and says so
-KEPT = 4  # described splits kept in memory
+KEPT = 6  # described splits kept in memory
 TICK = 0.5  # seconds between looks at the clock while workers work
 
 
@@ -34,10 +35,15 @@ class Executor(Protocol):
 
     def run(self, stacks: Sequence[Stack]) -> Iterator[tuple[Stack, Found] | None]: ...
 
+    def warm(self) -> None:
+        """Get ready in the background: there will be work."""
+
     def close(self) -> None: ...
 
 
-def executor_of(kind: str, prepare: Prepare, *, seed: int, device: str, tokens: bool, workers: int | None) -> Executor:
+def executor_of(
+    kind: str, prepare: Prepare, *, seed: int, device: str, tokens: bool, workers: int | None, networks: bool = True
+) -> Executor:
     """The executor of that name. A GPU is driven from this process: its stacks are parallel already."""
     if kind not in EXECUTORS:
         raise unknown("executor", kind, EXECUTORS, "Study")
@@ -46,7 +52,8 @@ def executor_of(kind: str, prepare: Prepare, *, seed: int, device: str, tokens: 
     count = workers if workers is not None else (os.cpu_count() or 1)
     if kind == "here" or count <= 1 or device != "cpu":
         return HereExecutor(prepare, seed=seed, device=device)
-    return LocalExecutor(prepare, seed=seed, device=device, tokens=tokens, workers=count)
+    start = {"seed": seed, "device": device, "networks": networks}
+    return LocalExecutor(prepare, start, tokens=tokens, workers=count)
 
 
 class HereExecutor:
@@ -61,6 +68,9 @@ class HereExecutor:
             prepared = {split: self._prepare(split) for split in stack.splits}
             yield stack, self._bench.run(stack.units, prepared)
 
+    def warm(self) -> None:
+        return
+
     def close(self) -> None:
         return
 
@@ -68,9 +78,8 @@ class HereExecutor:
 class LocalExecutor:
     """Worker processes on this machine, one thread each, started when first needed."""
 
-    def __init__(self, prepare: Prepare, *, seed: int, device: str, tokens: bool, workers: int) -> None:
-        self._prepare, self._tokens = prepare, tokens
-        self._start = {"seed": seed, "device": device}
+    def __init__(self, prepare: Prepare, start: dict[str, Any], *, tokens: bool, workers: int) -> None:
+        self._prepare, self._tokens, self._start = prepare, tokens, start
         self._count = workers
         self._workers: list[_Worker] = []
         self._outgoing = Outgoing()
@@ -129,6 +138,11 @@ class LocalExecutor:
         self._described.move_to_end(split)
         return self._described[split]
 
+    def warm(self) -> None:
+        """Start the workers now, so that they load while the study makes its splits."""
+        while len(self._workers) < self._count:
+            self._workers.append(_Worker(self._start))
+
     def close(self) -> None:
         for worker in self._workers:
             worker.stop()
@@ -150,7 +164,8 @@ class _Worker:
         self._in = cast(IO[bytes], self.process.stdin)
         self._out = cast(IO[bytes], self.process.stdout)
         self.offered: dict[str, Any] = {}
-        self._started = start
+        with contextlib.suppress(OSError):  # a worker that is dead already is found out at its first stack
+            send(self._in, start)  # type: ignore[arg-type]
 
     def begin(self, request: dict[str, Any], answers: queue.Queue[tuple[_Worker, Any]]) -> None:
         """Hand over a stack; the answer, or None when the worker died, is put into the queue."""
@@ -158,9 +173,6 @@ class _Worker:
 
     def _converse(self, request: Any, offered: dict[str, Any], answers: queue.Queue[tuple[_Worker, Any]]) -> None:
         try:
-            if self._started is not None:
-                send(self._in, self._started)  # type: ignore[arg-type]
-                self._started = None  # type: ignore[assignment]
             send(self._in, request)  # type: ignore[arg-type]
             while True:
                 message, _ = receive(self._out)  # type: ignore[arg-type]
@@ -227,6 +239,9 @@ class RayExecutor:
                 self._shared[split] = self._ray.put((described, arrays))
         shared = [self._shared[split] for split in stack.splits]
         return self._remote.remote([u.describe() for u in stack.units], list(stack.splits), self._start, *shared)
+
+    def warm(self) -> None:
+        return
 
     def close(self) -> None:
         self._shared.clear()

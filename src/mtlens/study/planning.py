@@ -27,6 +27,9 @@ class Recorder:
         self.stacks += list(stacks)
         return iter(())
 
+    def warm(self) -> None:
+        return
+
     def close(self) -> None:
         return
 

@@ -18,7 +18,8 @@ from mtlens.study.settings import Settings
 from mtlens.tasks import Table, Task, TaskSet
 from mtlens.tasks.splits import Splits
 
-KEPT = 4  # splits kept in memory
+KEPT = 6  # splits kept as numbers: those of one look
+KEPT_SPLITS = 24  # splits kept as columns of parts, which are small
 T = TypeVar("T")
 
 
@@ -67,7 +68,7 @@ class Splitter:
 
     def split(self, index: int) -> TaskSet:
         """The tasks with their ``split`` column; inputs as they came."""
-        return _remembered(self._splits, index, lambda: self._assign(index))
+        return _remembered(self._splits, index, lambda: self._assign(index), KEPT_SPLITS)
 
     def _assign(self, index: int) -> TaskSet:
         if index == OFFICIAL:
@@ -78,7 +79,7 @@ class Splitter:
 
     def prepared(self, index: int) -> Prepared:
         """The split as numbers."""
-        return _remembered(self._kept, index, lambda: self._prepare(index))
+        return _remembered(self._kept, index, lambda: self._prepare(index), KEPT)
 
     def _prepare(self, index: int) -> Prepared:
         raw = self.split(index)
@@ -102,11 +103,11 @@ class Splitter:
         return {task.name: {part: len(task.rows_of(part)) for part in parts} for task in self.split(0)}
 
 
-def _remembered(kept: OrderedDict[int, T], index: int, make: Callable[[], T]) -> T:
+def _remembered(kept: OrderedDict[int, T], index: int, make: Callable[[], T], most: int) -> T:
     """The value of an index, made when it is not among the last few."""
     if index not in kept:
         kept[index] = make()
-        if len(kept) > KEPT:
+        if len(kept) > most:
             kept.popitem(last=False)
     kept.move_to_end(index)
     return kept[index]

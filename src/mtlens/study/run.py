@@ -76,7 +76,8 @@ class Run:
         self.tables = Tables()
         self.interrupted = False
         self.units: dict[Unit, None] = {}
-        self.seconds = 0.0
+        self.seconds = 0.0  # spent while stacks ran
+        self.training_seconds = 0.0  # spent in trainings, added over workers
         self.said: list[str] = []
         self.reused = 0
         self.failed = 0
@@ -213,6 +214,7 @@ class Run:
             self.ledger.flush()
 
     def _finish(self, stack: Stack, found: Sequence[dict[str, Any]]) -> None:
+        self.training_seconds += sum(one.get("seconds", 0.0) for one in found)
         records = [
             Record(
                 identity, unit.describe(), _scores(one), one.get("seconds", 0.0), one.get("reason", ""), stack.identity
@@ -269,6 +271,11 @@ class Run:
                 found = self.evidence.differences(target, self.names, splits, families=families, against=rest)
                 cells.append(Cell(target, source, *found))
         return cells
+
+    @property
+    def evidence_count(self) -> int:
+        """Trainings and fits that are evidence now."""
+        return len(self._known)
 
     @property
     def families(self) -> tuple[str, ...]:

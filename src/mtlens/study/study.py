@@ -169,9 +169,11 @@ class Study:
             ledger = stack.enter_context(Ledger(path))
             executor = executor_of(
                 self.executor, splitter.prepared, seed=self.settings.seed, device=self.device,
-                tokens=self.reads_tokens, workers=self.workers,
+                tokens=self.reads_tokens, workers=self.workers, networks="trunk" in self.settings.families,
             )  # fmt: skip
             stack.callback(executor.close)
+            if len(ledger) == 0:
+                executor.warm()
             screening = self.screening(splitter, ledger)
             yield Run(self.tasks, self.settings, splitter, screening, ledger, executor, self.progress)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -46,15 +47,17 @@ def run_trunk(units: Sequence[Unit], prepared: Mapping[int, Prepared], *, device
     trainings = [training_of(unit, prepared[unit.split], tokens=tokens) for unit in units]
     keep: Literal["predictions", "scores"] = "predictions" if any(unit.split < 0 for unit in units) else "scores"
     controls = units[0].method == "align"
+    began = time.perf_counter()
     done = train(trainings, device=device, keep=keep, workers=1, controls=controls, progress=False)
+    each = (time.perf_counter() - began) / len(done)  # members of a stack share its time
     if any(trained.reason == "interrupted" for trained in done):
         raise KeyboardInterrupt  # the engine hands back what it has; here a stack is whole or it is not
-    return [_found(unit, trained) for unit, trained in zip(units, done, strict=True)]
+    return [_found(unit, trained) | {"seconds": each} for unit, trained in zip(units, done, strict=True)]
 
 
 def _found(unit: Unit, trained: Any) -> dict[str, Any]:
     scores = {split: trained.scores[split] for split in KEPT if split in trained.scores}
-    found = {"scores": scores, "seconds": trained.seconds, "reason": "" if trained.ok else trained.reason}
+    found = {"scores": scores, "reason": "" if trained.ok else trained.reason}
     if trained.controls:
         found["controls"] = {name: _control_scores(control) for name, control in trained.controls.items()}
     if unit.split < 0 and trained.predictions:

@@ -113,4 +113,5 @@ def cost(run: Run) -> dict[str, Any]:
     return {
         "trainings": networks, "linear_fits": len(run.units) - networks, "reused": run.reused,
         "failed": run.failed, "seconds": round(run.seconds, 3),
+        "training_seconds": round(run.training_seconds, 3),
     }  # fmt: skip

@@ -43,11 +43,3 @@ class Bench:
                 self._cores.popitem(last=False)
         self._cores.move_to_end(split)
         return self._cores[split]
-
-
-def one_thread() -> None:
-    """One thread for this process's arithmetic: two workers with default threads are slower than one."""
-    import os
-
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = "1"

@@ -20,9 +20,10 @@ def serve() -> None:
     """The loop of a worker. Frames go over the original stdin and stdout; anything printed goes to stderr."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    _single_thread()
     try:
         start, _ = receive(requests)
+        if start["networks"]:
+            _load()  # while the study makes its splits
         bench = Bench(start["seed"], start["device"])
         store = Store(requests, answers)
         while True:
@@ -41,13 +42,13 @@ def _answer(bench: Bench, units: list[Unit], prepared: dict[int, Prepared]) -> d
         return {"error": traceback.format_exc()}
 
 
-def _single_thread() -> None:
-    import threading
-
+def _load() -> None:
+    """Import the engine; one thread for its arithmetic, because there is a worker a core."""
     import torch
 
+    import mtlens.engine  # noqa: F401
+
     torch.set_num_threads(1)
-    threading.excepthook = lambda *_: None
 
 
 class Store:

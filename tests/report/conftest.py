@@ -12,7 +12,6 @@ import pytest
 from mtlens.study import Study, StudyResult
 from mtlens.tasks import Task, TaskSet
 
-VERDICTS = ("helps", "hurts", "no difference", "undecided")
 Maker = Callable[..., StudyResult]
 
 
@@ -42,8 +41,10 @@ def made_verdicts(form: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     cell, point = form["transfer"][1], form["capacity"]["curves"][0]
 
     def evidence(like: dict[str, Any], **changes: Any) -> dict[str, Any]:
-        verdict = VERDICTS[rng.integers(4)]
-        value, half = float(rng.normal(0, 0.02)), float(rng.uniform(0.002, 0.03))
+        value, half = float(rng.normal(0, 0.02)), float(rng.uniform(0.001, 0.03))
+        proved = "helps" if value > 0 else "hurts"
+        small = "no difference" if abs(value) + half < 0.01 else "undecided"
+        verdict = proved if abs(value) > max(half, 0.01) else small
         numbers = {"difference": value, "low": value - half, "high": value + half, "n": 10, "p_adjusted": 0.2}
         return {**like, **numbers, "verdict": verdict, "predicted": value / 2, "runs_needed": "more rows", **changes}
 

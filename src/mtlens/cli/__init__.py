@@ -18,6 +18,7 @@ import typer
 from mtlens.cli.diagnose import diagnose
 from mtlens.cli.init import init
 from mtlens.cli.plan import plan
+from mtlens.cli.report import report
 from mtlens.cli.reproduce import reproduce
 from mtlens.cli.show import show
 from mtlens.cli.study import study
@@ -49,7 +50,7 @@ def _add(command: Callable[..., Any]) -> None:
     app.command(help=text.strip(), epilog=f"Example: {example.strip()}")(command)
 
 
-for _command in (diagnose, init, plan, reproduce, show, study, tasks):
+for _command in (diagnose, init, plan, report, reproduce, show, study, tasks):
     _add(_command)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import typer
 from typer.models import ArgumentInfo, CommandInfo
 
 from mtlens.cli import app
@@ -51,6 +52,8 @@ def _section(command: CommandInfo) -> str:
     arguments: list[tuple[str, str]] = []
     options: list[tuple[str, str]] = []
     for name, parameter in inspect.signature(_callback(command)).parameters.items():
+        if hints[name] is typer.Context:
+            continue  # handed over by typer, not said by anyone
         kind, info = _declared(hints[name])
         listed = arguments if isinstance(info, ArgumentInfo) else options
         listed.append((_spelling(name, kind, info, parameter), _help(info, parameter)))

@@ -21,10 +21,11 @@ def show(
 
     Example: mtlens show example-study
     """
+    from mtlens.report.answer import answer_text
     from mtlens.study.result import StudyResult
 
     result = StudyResult.open(run)
     if why is not None:
         sys.stdout.write(result.why(*why) + "\n")
         return
-    sys.stdout.write(result.to_json() if as_json else result.table())
+    sys.stdout.write(result.to_json() if as_json else answer_text(result))

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from mtlens.cli import study_options as o
+from mtlens.cli.said import command_said
 
 
 def study(
+    context: typer.Context,
     spec: o.Spec = "example",
     targets: o.Targets = None,
     missing: o.Missing = None,
@@ -42,10 +44,13 @@ def study(
     """Measure which tasks help or hurt each other when they are trained together, with error bars.
 
     The same command goes on where it stopped; Ctrl-C ends with what is known by then. Results: a table here, and in the
-    run's folder verdicts.json, transfer.csv, plan.json and ledger.sqlite.
+    run's folder report.html, verdicts.json, transfer.csv, plan.json and ledger.sqlite.
 
     Example: mtlens study example --budget 300
     """
+    from mtlens.report.answer import answer_text
+    from mtlens.report.made import note_made
+    from mtlens.report.page import write_page
     from mtlens.report.progress import progress_bar
     from mtlens.study import Study
     from mtlens.tasks.readers import read_tasks
@@ -67,8 +72,10 @@ def study(
             show_plan(asked.plan(), as_json=as_json)
             return
         result = asked.run()
-    sys.stdout.write(result.to_json() if as_json else result.table())
-    _say([] if quiet else [f"Written to {folder}. Look again: mtlens show {folder}"])
+    note_made(folder, command_said(context))
+    page = write_page(result)
+    sys.stdout.write(result.to_json() if as_json else answer_text(result))
+    _say([] if quiet else [f"The page: {page}. Look again: mtlens show {folder}"])
     if not result.verdicts["complete"]:
         raise typer.Exit(130)
     if fail_if_hurts and result.hurts:

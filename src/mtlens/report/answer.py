@@ -5,17 +5,20 @@ Every sentence is made from ``verdicts.json`` and says no more than its verdicts
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mtlens.report.facts import printable
+from mtlens.study.result import StudyResult
 
 Verdicts: TypeAlias = Mapping[str, Any]
 Row: TypeAlias = Mapping[str, Any]
 
 DECIDED = ("helps", "hurts")
 BEATS = ("better", "worse")
+WIDTH = 118
 FEW = 3  # names in a sentence
 PAIR_WORDS = {  # of one pair, and of several
     "helps": ("helps", "help"),
@@ -45,6 +48,17 @@ def findings(verdicts: Verdicts) -> list[str]:
     """The main findings, at most three: the advice when there is one, the pairs, all together, size and method."""
     told = [advice_told(verdicts), pairs_told(verdicts), together_told(verdicts), size_and_method_told(verdicts)]
     return [sentence for sentence in told if sentence][:3]
+
+
+def answer_text(result: StudyResult) -> str:
+    """What a terminal shows of a study: the tables, then the answer and the findings."""
+    told = [f"{number}. {sentence}" for number, sentence in enumerate(findings(result.verdicts), 1)]
+    lines = [_filled(headline(result.verdicts)), *(_filled(line, indent="   ") for line in told)]
+    return result.table() + "\n" + "\n".join(lines) + "\n"
+
+
+def _filled(sentence: str, indent: str = "") -> str:
+    return textwrap.fill(sentence, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def pairs_told(verdicts: Verdicts) -> str:
@@ -191,9 +205,13 @@ def _needed(rows: Sequence[Row]) -> list[str]:
         return []
     by_splits = [row["runs_needed"] for row in undecided if isinstance(row["runs_needed"], int)]
     rest = len(undecided) - len(by_splits)
-    parts = [f"{len(by_splits)} with more splits ({min(by_splits)} or more)"] if by_splits else []
-    parts += [f"{rest} only with more rows"] if rest else []
-    return [f"Undecided pairs would be decided: {_listed(parts)}."]
+    parts = [f"{_need(len(by_splits))} more splits ({min(by_splits)} or more)"] if by_splits else []
+    parts += [f"{_need(rest)} more rows"] if rest else []
+    return [f"To be decided, {_listed(parts)}."]
+
+
+def _need(count: int) -> str:
+    return f"{count} {'needs' if count == 1 else 'need'}"
 
 
 def _some(names: Sequence[str]) -> str:

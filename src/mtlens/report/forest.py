@@ -13,6 +13,7 @@ from mtlens.report.svg import drawing, element, label, shorten, text_of, width_o
 LINE = 24.0
 CLOSE_LINE = 17.0  # with more than MANY rows
 MANY = 24
+TOP, UNDER = 40.0, 46.0  # room of the title, and of the axis
 COLOURS = {"better": "f0", "worse": "f1"}
 
 
@@ -48,13 +49,18 @@ class Forest:
     def line(self) -> float:
         return LINE if len(self.rows) <= MANY else CLOSE_LINE
 
+    @property
+    def height(self) -> float:
+        """From the title to the axis' name."""
+        return TOP + self.line * len(self.rows) + 6 + UNDER
+
 
 @draw.register
 def _(chart: Forest) -> str:
     layout = _Layout(chart)
     return drawing(
         chart.width,
-        layout.bottom + 46,
+        chart.height,
         element(
             "g",
             element("title", text_of(chart.title)),
@@ -75,7 +81,7 @@ class _Layout:
         self.left = min(max((width_of(row.name) for row in chart.rows), default=0.0) + 22, chart.width * 0.42)
         notes = max((width_of(row.note, 11.5) for row in chart.rows), default=0.0)
         self.right = chart.width - (notes + 20 if notes else 16)
-        self.top, self.bottom = 40.0, 40.0 + chart.line * len(chart.rows) + 6
+        self.top, self.bottom = TOP, chart.height - UNDER
         ends = [end for row in chart.rows for end in (row.low, row.high, row.value)]
         include = [edge for edge in (chart.reference, chart.margin, -(chart.margin or 0.0)) if edge is not None]
         low, high = padded(ends, include=include if chart.reference is not None else ())

@@ -11,20 +11,20 @@ import numpy as np
 
 from mtlens.errors import missing_extra
 from mtlens.report.charts import Bars, Chart, HeatMap, LineChart, Scatter, Series
+from mtlens.report.forest import Forest
 from mtlens.report.svg import LIGHT_COLOURS
 
 MARKERS = "os^D"
 
 
-def png(chart: Chart, *, dpi: int = 150) -> bytes:
+def png(chart: Chart | Forest, *, dpi: int = 150) -> bytes:
     """A chart as PNG bytes on white, at ``dpi`` pixels an inch (100 chart units are an inch)."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise missing_extra("PNG figures", "figures") from None
-    side = (6.0, 5.2) if isinstance(chart, HeatMap) else (chart.width / 100, chart.height / 100)
-    figure = Figure(figsize=side, layout="constrained")
+    figure = Figure(figsize=_inches(chart), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_title(_plain(chart.title), loc="left", fontsize=11)
@@ -34,6 +34,13 @@ def png(chart: Chart, *, dpi: int = 150) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a script the font lacks shows as boxes
         figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _inches(chart: Chart | Forest) -> tuple[float, float]:
+    if isinstance(chart, HeatMap):
+        side = max(6.0, 0.22 * len(chart.rows))
+        return side, side * 0.87
+    return chart.width / 100, chart.height / 100
 
 
 def _plain(words: str) -> str:
@@ -98,6 +105,23 @@ def _(chart: HeatMap, axes: Any) -> None:
     axes.set_xlabel(chart.column_title)
     axes.set_ylabel(chart.row_title)
     axes.figure.colorbar(image, ax=axes, shrink=0.8)
+
+
+@_paint.register
+def _(chart: Forest, axes: Any) -> None:
+    for place, row in enumerate(chart.rows):
+        colour = _colour({"better": 0, "worse": 1}.get(row.tone, 7))
+        axes.hlines(place, row.low, row.high, color=colour, lw=1.4)
+        axes.plot([row.value], [place], "o", ms=4, color=colour)
+        axes.annotate(_plain(row.note), (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=7)
+    axes.set_yticks(range(len(chart.rows)), [_plain(row.name) for row in chart.rows], fontsize=8)
+    axes.set_ylim(len(chart.rows) - 0.5, -0.5)
+    if chart.margin:
+        axes.axvspan(-chart.margin, chart.margin, color="0.92", zorder=0)
+    if chart.reference is not None:
+        axes.axvline(chart.reference, color="0.4", lw=1)
+    axes.set_xlabel(_plain(chart.x_label))
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _line(series: Series, index: int, axes: Any, *, bars: bool) -> None:

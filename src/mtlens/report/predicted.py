@@ -39,14 +39,23 @@ def predicted_told(verdicts: Verdicts) -> list[str]:
 
 def rank_correlations(verdicts: Verdicts) -> FloatArray:
     """Spearman's rank correlation of predicted and measured transfer, a value a target with at least three sources."""
-    from scipy.stats import rankdata
-
     by_target: dict[str, list[tuple[float, float]]] = {}
     for row in predicted_points(verdicts):
         by_target.setdefault(row["target"], []).append((row["predicted"], row["difference"]))
     found = []
     for pairs in by_target.values():
-        ranks = rankdata(np.asarray(pairs, np.float64), axis=0)
-        if len(pairs) >= FEWEST_SOURCES and (ranks.std(axis=0) > 0).all():
-            found.append(float(np.corrcoef(ranks.T)[0, 1]))
+        predicted, measured = (ranked(np.asarray(side)) for side in zip(*pairs, strict=True))
+        if len(pairs) >= FEWEST_SOURCES and predicted.std() > 0 and measured.std() > 0:
+            found.append(float(np.corrcoef(predicted, measured)[0, 1]))
     return np.asarray(found, np.float64)
+
+
+def ranked(values: FloatArray) -> FloatArray:
+    """Ranks from 1, equal values sharing their mean rank (scipy's own would load half of it for a page).
+
+    >>> ranked(np.array([0.5, 0.1, 0.5])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    return np.asarray(ranks[place], np.float64)

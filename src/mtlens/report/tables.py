@@ -37,9 +37,9 @@ class DataTable:
     rows: Sequence[Sequence[Any]]
     tones: Sequence[str] = ()
 
-    def shown(self) -> list[list[str]]:
-        """Every value as a person reads it."""
-        return [[_shown(value, c.form) for value, c in zip(row, self.columns, strict=True)] for row in self.rows]
+    def shown(self, most: int | None = None) -> list[list[str]]:
+        """The values (of the first ``most`` rows) as a person reads them."""
+        return [[_shown(value, c.form) for value, c in zip(row, self.columns, strict=True)] for row in self.rows[:most]]
 
     def to_csv(self) -> str:
         """Raw values in full precision; what is not known is empty."""

@@ -61,7 +61,8 @@ def fit(
         progress: told what is being done, a line at a time.
 
     Example:
-        >>> model = mtlens.fit("example", family="linear")
+        >>> from mtlens import fit
+        >>> model = fit("example", family="linear")
         >>> model
         Model(3 tasks: 'target', 'same', 'different'; 0 joined with others)
         >>> model.predict(np.zeros((1, 100)), "target").shape

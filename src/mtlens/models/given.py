@@ -106,20 +106,26 @@ def _data_of(folder: Path, notes: list[str]) -> TaskSet:
         raise FileError(
             f"{folder / PLAN_FILE} cannot be read ({error}). Give fit the data: tasks=read_tasks(...)."
         ) from error
-    if not isinstance(recorded, Mapping) or not isinstance(recorded.get("spec"), str):
+    if not isinstance(recorded, Mapping) or not isinstance(recorded.get("read"), Mapping):
         raise FileError(
             f"{folder} does not say where its data were read from (they were not read from a file). "
             "Give them: fit(folder, tasks=...), or on the command line --data SPEC."
         )
-    tasks = read_tasks(recorded["spec"], recorded.get("targets"), missing=recorded.get("missing"))
-    digests = recorded.get("digests")
-    if isinstance(digests, Mapping):
-        changed = [t.name for t in tasks if t.name in digests and digests[t.name] != data_digest(t)]
-        if changed:
-            line = f"the data of {len(changed)} tasks ({', '.join(map(repr, changed[:5]))}) changed since the study"
-            notes.append(line)
-            warnings.warn(f"{line}: its advice was made for the old data. Study them again.", DataWarning, stacklevel=4)
+    given, digests = dict(recorded["read"]), dict(recorded.get("digests", {}))
+    tasks = read_tasks(given.pop("spec_or_path"), **given).subset(digests)
+    changed = [task.name for task in tasks if digests[task.name] != data_digest(task)]
+    if changed:
+        line = f"the data of {len(changed)} tasks ({', '.join(map(repr, changed[:5]))}) changed since the study"
+        notes.append(line)
+        warnings.warn(f"{line}: its advice was made for the old data. Study them again.", DataWarning, stacklevel=4)
     return tasks
+
+
+def source_of(tasks: TaskSet) -> dict[str, Any] | None:
+    """What a study's folder keeps so that ``fit`` can read its data again; None when they came from no file."""
+    if tasks.source is None:
+        return None
+    return {"read": dict(tasks.source), "digests": {task.name: data_digest(task) for task in tasks}}
 
 
 def _system_from(advice: Any) -> System:

@@ -82,11 +82,12 @@ class Model:
         made: facts for the card (version, rows, data).
 
     Example:
+        >>> from mtlens import Task, fit
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(60, 3))
         >>> frame = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]}
-        >>> task = mtlens.Task("y", frame, X[:, 0] + 0.1 * rng.normal(size=60))
-        >>> model = mtlens.fit([task], family="linear")
+        >>> task = Task("y", frame, X[:, 0] + 0.1 * rng.normal(size=60))
+        >>> model = fit([task], family="linear")
         >>> model.predict({"c": [0.0], "b": [0.0], "a": [1.0], "other": [7.0]}, "y").round(1)
         array([1.])
     """

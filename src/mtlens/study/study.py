@@ -83,6 +83,7 @@ class Study:
         metric = self.options.pop("metric", None)
         asked = _with_vectors(Settings.of({**Settings.from_spec(written), **given}), self.options.get("vectors"))
         self.said: list[str] = []
+        self.given = tasks
         self.tasks, self.official = self._split_off(_with_metric(tasks, metric), asked)
         self.out = None if out is None else Path(out)
         self.ledger = ledger
@@ -203,6 +204,8 @@ class Study:
 
     def _check_data(self) -> None:
         """Refuse to go on in a folder that was begun with other data; write the plan."""
+        from mtlens.models.given import source_of  # torch, which a plan does without
+
         assert self.out is not None
         path = self.out / PLAN_FILE
         now = task_fingerprints(self.tasks)
@@ -216,7 +219,8 @@ class Study:
                     "fingerprints). Use a new --out, or put the old data back; the ledger there is untouched."
                 )
         plan = {"tasks": now, "settings": self.settings.describe(), "grid": self.grid, "said": self.said}
-        write_whole(path, json.dumps(plan, indent=1, ensure_ascii=False) + "\n")
+        plan["source"] = source_of(self.given)
+        write_whole(path, json.dumps(plan, indent=1, ensure_ascii=False, default=list) + "\n")
 
     @property
     def grid(self) -> dict[str, Any]:

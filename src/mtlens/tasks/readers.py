@@ -68,6 +68,7 @@ def read_tasks(
         TaskSet(Task('a', binary, 4 of 4 rows labelled, shape (4,)),
                 Task('b', regression, 4 of 4 rows labelled, shape (4,)))
     """
+    given = {name: value for name, value in locals().items() if name != "spec_or_path" and value is not None}
     if isinstance(targets, str):
         targets = [name.strip() for name in targets.split(",") if name.strip()]
     choices = Choices(
@@ -101,7 +102,11 @@ def read_tasks(
     else:
         tasks = _from_data(spec_or_path, choices, layout)
     _refuse_single_rows(tasks)
-    return drop_duplicates(tasks) if duplicates == "drop" else tasks
+    tasks = drop_duplicates(tasks) if duplicates == "drop" else tasks
+    if isinstance(spec_or_path, (str, Path)):
+        spec = str(spec_or_path) if _is_example(spec_or_path) else str(Path(spec_or_path).absolute())
+        tasks = TaskSet(tasks, found=tasks.found, settings=tasks.settings, source={"spec_or_path": spec, **given})
+    return tasks
 
 
 def _refuse_single_rows(tasks: TaskSet) -> None:

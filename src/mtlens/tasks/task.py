@@ -157,11 +157,17 @@ class TaskSet:
     """
 
     def __init__(
-        self, tasks: Iterable[Task], *, found: Sequence[str] = (), settings: Mapping[str, Any] | None = None
+        self,
+        tasks: Iterable[Task],
+        *,
+        found: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        source: Mapping[str, Any] | None = None,
     ) -> None:
         self.tasks: tuple[Task, ...] = tuple(tasks)
         self.found: tuple[str, ...] = tuple(found)  # what a reader found out, a line each
         self.settings: dict[str, Any] = dict(settings or {})  # what the SPEC says about a study of these tasks
+        self.source: Mapping[str, Any] | None = source  # arguments with which read_tasks reads them again
         if not self.tasks:
             raise InputError("a TaskSet needs at least one task, found none.")
         seen: set[str] = set()
@@ -214,7 +220,7 @@ class TaskSet:
 
     def subset(self, names: Iterable[str]) -> TaskSet:
         """The named tasks, in the order of the names."""
-        return TaskSet([self[name] for name in names], found=self.found, settings=self.settings)
+        return TaskSet([self[name] for name in names], found=self.found, settings=self.settings, source=self.source)
 
     def take(self, rows: Mapping[str, Any]) -> TaskSet:
         """Each named task on its own rows (indices or a mask), the others whole; shared inputs stay shared."""
@@ -229,7 +235,7 @@ class TaskSet:
             own = np.asarray(rows[task.name])
             part = task.take(own)
             tasks.append(part.replace(X=taken.setdefault((id(task.X), own.tobytes()), part.X)))
-        return TaskSet(tasks, found=self.found, settings=self.settings)
+        return TaskSet(tasks, found=self.found, settings=self.settings, source=self.source)
 
     @overload
     def __getitem__(self, key: str | int) -> Task: ...

@@ -55,7 +55,7 @@ def check(width: int) -> float:
         with torch.backends.cudnn.flags(enabled=False):
             out = trunk(tokens[s])
             (out * upper[s, :, :u]).sum().backward()
-        worst = max(worst, float((out - features[s, :, :u]).abs().max()))
+        worst = max(worst, float((out - features[s, :, :u]).detach().abs().max()))
         ours = stack.unpack(gradient[s], u)
         worst = max(worst, *(float((ours[n] - p.grad).abs().max()) for n, p in trunk.named_parameters()))
     return worst
@@ -129,7 +129,11 @@ def captured(step: Step) -> Step:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return graph.replay
+
+    def replay(kept: Step = step) -> None:  # `kept` owns the tensors the graph points to; freed, it reads garbage
+        graph.replay()
+
+    return replay
 
 
 def rate(step: Step, models: int) -> float:

@@ -16,6 +16,7 @@ from mtlens.errors import TrainingError
 from mtlens.paper.sentences import SentimentSettings, data_folder, sentence_tasks, word_vectors
 
 Method = Literal["plain", "align", "align-fixed"]
+Engine = Literal["auto", "bank", "process", "solo"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def run_jobs(c: SentimentSettings, jobs: Sequence[Job]) -> dict[Job, Reading]:
     return {job: found[job] for job in wanted}
 
 
-def run_here(c: SentimentSettings, jobs: Sequence[Job]) -> dict[Job, Reading]:
+def run_here(c: SentimentSettings, jobs: Sequence[Job], engine: Engine = "auto") -> dict[Job, Reading]:
     """Jobs in this process: first those that others start from, then the rest, each wave one call of ``train``."""
     from mtlens.engine import train
 
@@ -77,7 +78,8 @@ def run_here(c: SentimentSettings, jobs: Sequence[Job]) -> dict[Job, Reading]:
     for wave in (starts, [job for job in jobs if job not in set(starts)]):
         if not wave:
             continue
-        trained = train([training_of(c, job, models) for job in wave], device=c.device, progress=False)
+        asked = [training_of(c, job, models) for job in wave]
+        trained = train(asked, engine=engine, device=c.device, progress=False)
         for job, one in zip(wave, trained, strict=True):
             if not one.ok:
                 raise TrainingError(f"{'+'.join(job.names)} ({job.method}), seed {job.seed}, ended with: {one.reason}.")
@@ -150,9 +152,9 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def submit(self, c: SentimentSettings, chunk: Sequence[Job]) -> Future[dict[Job, Reading]]:
+    def submit(self, c: SentimentSettings, chunk: Sequence[Job], engine: Engine = "auto") -> Future[dict[Job, Reading]]:
         """Train some jobs in one of the processes."""
-        return self._pool.submit(run_here, c, chunk)
+        return self._pool.submit(run_here, c, chunk, engine)
 
     def stop(self) -> None:
         """End the processes without waiting for what they are training."""
@@ -167,6 +169,12 @@ def chunks(jobs: Sequence[Job]) -> list[list[Job]]:
     for job in jobs:
         groups.setdefault(job.start or job, []).append(job)
     return sorted(groups.values(), key=len, reverse=True)
+
+
+def can_stack(c: SentimentSettings, job: Job) -> bool:
+    """Whether the engine can train the job in a stack on a card: a plain one-layer LSTM over frozen vectors."""
+    plain = job.method == "plain" and job.start is None and (job.trunk or c.trunk) == "lstm"
+    return plain and c.embeddings == "frozen" and c.depth == 1 and c.last == "real"
 
 
 def _one_thread() -> None:

@@ -432,8 +432,8 @@ QUICK = {
     "capacities": (5, 20),
     "epochs": 3,
     "tune_epochs": 3,
-    "train_rows": 800,
-    "test_rows": 400,
+    "train_rows": 600,
+    "test_rows": 300,
 }
 ABOUT = (
     "Six sentence tasks on the real data, 80/10/10 splits drawn anew for every seed, official test sets where they "

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import torch
 from torch import nn
 
-from mtlens.engine.prepare import Member, Start
+from mtlens.engine.prepare import BUILDING, Member, Start
 from mtlens.engine.result import TrainedModel
 from mtlens.nets.alignment import Alignment
 from mtlens.nets.multitask import MultiTaskNet
-
-_BUILDING = threading.Lock()  # the global generator is put back; two threads at once would put back each other's
 
 
 def net_of(member: Member, values: Start, dtype: torch.dtype | None = None) -> MultiTaskNet:
@@ -21,10 +17,7 @@ def net_of(member: Member, values: Start, dtype: torch.dtype | None = None) -> M
     dtype = dtype or getattr(torch, training.dtype)
     place = {name: i for i, name in enumerate(member.names)}
     order = [place[task.name] for task in training.tasks]
-    with (
-        _BUILDING,
-        torch.random.fork_rng(devices=[]),
-    ):  # building draws values that are replaced: leave the user's stream alone
+    with BUILDING, torch.random.fork_rng(devices=[]):  # what is drawn is replaced: leave the user's stream alone
         trunk = member.family.trunk(member.rows, training.capacity)
         heads: dict[str, nn.Module] = {}
         for i in order:

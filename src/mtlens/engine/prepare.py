@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -26,6 +27,8 @@ from mtlens.nets.streams import torch_seed
 from mtlens.nets.text import average_vectors
 from mtlens.tasks.task import Task
 from mtlens.weighting.fixed import WeightInputs, equal_weights, svd_task_weights, uncertainty_start
+
+BUILDING = threading.RLock()  # modules draw from the global generator, which is put back: one thread at a time
 
 Mode: TypeAlias = Literal["shared", "each", "mixed"]
 
@@ -102,7 +105,11 @@ class Start:
 
 @dataclass(eq=False)
 class Member:
-    """One training, ready to run. ``slots`` are ordered by number of outputs, so equal layouts line up in a stack."""
+    """One training, ready to run. ``slots`` are ordered by number of outputs, so equal layouts line up in a stack.
+
+    Nothing here is large: rows are shared with the other members, and starting values are drawn when asked for, so that
+    ten thousand members that wait take little room.
+    """
 
     training: Training
     family: Family
@@ -111,19 +118,23 @@ class Member:
     slots: list[Slot]
     mode: Mode
     weights: FloatArray | None  # (k,) fixed task weights in slot order; None when they are drawn or learned
-    start: Start
+    union: Array  # train rows of a shared input that at least one task labels
+    draw_start: Callable[[], Start]
+
+    @property
+    def start(self) -> Start:
+        """Starting values, drawn afresh at every call (always the same)."""
+        with BUILDING:
+            return self.draw_start()
+
+    @cached_property
+    def features(self) -> int:
+        """Width of the trunk's output."""
+        return self.start.heads[0][0].shape[1]
 
     @property
     def names(self) -> list[str]:
         return [slot.task.name for slot in self.slots]
-
-    @cached_property
-    def union(self) -> Array:
-        """Train rows of a shared input that at least one task labels."""
-        rows = self.slots[0].train
-        if all(np.array_equal(slot.train, rows) for slot in self.slots[1:]):
-            return rows
-        return np.unique(np.concatenate([slot.train for slot in self.slots]))
 
     @cached_property
     def union_digest(self) -> bytes:
@@ -133,7 +144,7 @@ class Member:
     @property
     def uncertain(self) -> bool:
         """Whether task weights are learned log-variances."""
-        return self.start.log_vars is not None
+        return bool(self.training.weighting == "uncertainty")
 
 
 class Preparation:
@@ -143,6 +154,8 @@ class Preparation:
         self._blocks: dict[Any, Block] = {}
         self._maps: dict[Any, InputMap] = {}
         self._labels: dict[Any, tuple[Output, FloatArray, FloatArray]] = {}
+        self._train_rows: dict[int, Array] = {}
+        self._unions: dict[tuple[int, ...], Array] = {}
         self._kept: list[Any] = []  # keeps what ids point to alive
 
     def member(self, training: Training, start: Trained | None = None) -> Member:
@@ -152,11 +165,28 @@ class Preparation:
         inputs = self._inputs(training, family) if start is None else _source(start).inputs
         slots = [self._slot(task, inputs, start) for task in tasks]
         rows = _row_spec(inputs, slots)
-        values = starting_values(training, family, rows, slots)
-        if start is not None:
-            continue_from(values, training, slots, start)
+
+        def draw_start() -> Start:
+            values = starting_values(training, family, rows, slots)
+            if start is not None:
+                continue_from(values, training, slots, start)
+            return values
+
         weights = self._weights(training, slots, inputs)
-        return Member(training, family, rows, inputs, slots, _mode(training), weights, values)
+        union = self._union(slots) if training.shares_rows else slots[0].train
+        member = Member(training, family, rows, inputs, slots, _mode(training), weights, union, draw_start)
+        if start is not None or training.align is not None:
+            _ = member.start  # a start that does not fit is refused here, not in the middle of a run
+        return member
+
+    def _union(self, slots: Sequence[Slot]) -> Array:
+        key = tuple(id(slot.train) for slot in slots)
+        if key not in self._unions:
+            rows = slots[0].train
+            if not all(np.array_equal(slot.train, rows) for slot in slots[1:]):
+                rows = np.unique(np.concatenate([slot.train for slot in slots]))
+            self._unions[key] = rows
+        return self._unions[key]
 
     def _inputs(self, training: Training, family: Family) -> InputMap:
         tasks = list(training.tasks)
@@ -171,9 +201,10 @@ class Preparation:
         key = (id(task), units)
         if key not in self._labels:
             self._kept.append(task)
+            self._train_rows.setdefault(id(task), task.rows_of("train"))
             self._labels[key] = _scaled_labels(task, units)
         output, y, weight = self._labels[key]
-        return Slot(task, self._block(task, inputs), output, y, weight, task.rows_of("train"), _columns(task))
+        return Slot(task, self._block(task, inputs), output, y, weight, self._train_rows[id(task)], _columns(task))
 
     def _block(self, task: Task, inputs: InputMap) -> Block:
         plain = isinstance(inputs, Scaler) and is_plain(task)

@@ -104,7 +104,7 @@ class Stack:
         source = self._kept(run)
         rows = {name: source[name][place].cpu() for name in self.parts}
         trunk = self.trunk.unpack(rows["trunk"], member.training.capacity)
-        width = member.start.heads[0][0].shape[1]
+        width = member.features
         heads = rows["heads"].view(layout.num_tasks, layout.columns, -1)
         own = [
             (h[: s.columns, :width].clone(), h[: s.columns, -1].clone())

@@ -66,7 +66,7 @@ class SafeJoin:
 
     ``gain`` is the mean over tasks of the R2 (Brier skill) gained on held-out rows, with weights fitted to other folds;
     ``error`` its standard error over units. ``applied`` says that it exceeds ``threshold`` errors; else all weights
-    are zero. ``pooled`` is the weight of a task without evidence of its own. ``own_gains`` (a task) are noisier and only
+    are zero. ``pooled`` is the weight of a task without evidence of its own. ``own_gains`` (a task) are noisy and only
     for information.
     """
 

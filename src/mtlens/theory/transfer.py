@@ -266,6 +266,7 @@ class LinearTransfer:
         ]
         self._views: dict[int | None, View] = {}
         self._guide_ridges: dict[tuple[int, ...], float] = {}
+        self._kept_losses: dict[tuple[int, tuple[int, ...], str], FloatArray] = {}
 
     def _check(self) -> None:
         if not self.problems:
@@ -477,7 +478,7 @@ class LinearTransfer:
     def joint(self, target: str, sources: Sequence[str] | None = None, *, method: Method = "joint") -> Transfer:
         """Transfer to one target from several sources at once (all others when None)."""
         t, chosen = self._target_and_sources(target, sources)
-        losses = np.stack([self._losses(self.view(f), t, chosen, method) for f in range(self.num_folds)], axis=-1)
+        losses = self._grid_losses(t, chosen, method)
         errors, base = self._alone
         alone, _ = self._nested(errors[t])
         joint, best = self._nested(losses)
@@ -614,48 +615,65 @@ class LinearTransfer:
         W = self._solutions(view, t, sources, method)
         return joint_ridge.squared_error(W, task.hold_xx, task.hold_xy, task.hold_yy) * task.scale_y**2
 
-    def _solutions(self, view: View, t: int, sources: list[int], method: Method) -> FloatArray:
-        """Coefficients (grid, d, q) of a method over its whole grid, in standardised units."""
+    def _solutions(self, view: View, t: int, sources: list[int], method: Method, cell: int | None = None) -> FloatArray:
+        """Coefficients (grid, d, q) of a method over its whole grid, or (1, d, q) at one cell; standardised units."""
+        blocks = range(self._num_blocks(method, sources))
+        ridges = self.ridges
+        if cell is not None:
+            block, ridge = divmod(cell, len(self.ridges))
+            blocks, ridges = range(block, block + 1), self.ridges[ridge : ridge + 1]
         if method == "joint":
-            return self._joint_solutions(view, t, sources)
+            return self._joint_solutions(view, t, sources, blocks, ridges)
         if method == "shrink":
-            return self._shrunk_solutions(view, t, sources)
+            return self._shrunk_solutions(view, t, sources, blocks, ridges)
         raise unknown("method", method, METHODS)
 
-    def _joint_solutions(self, view: View, t: int, sources: list[int]) -> FloatArray:
+    def _num_blocks(self, method: Method, sources: list[int]) -> int:
+        """How many settings beside the ridge a method tries."""
+        return len(self.weights) if method == "joint" else 1 + len(self._slopes(sources))
+
+    def _joint_solutions(self, view: View, t: int, sources: list[int], blocks: range, ridges: FloatArray) -> FloatArray:
         task = view.tasks[t]
         G, c = _merged(view, sources, float(np.median(self.ridges)))
         found = []
-        for beta in self.weights:
+        for beta in self.weights[blocks.start : blocks.stop]:
             root = np.sqrt(beta)
             both = np.concatenate([task.c / root, c * root], axis=1)
-            solved = joint_ridge.solve_ridges((task.G / root + G * root)[None], both[None], self.ridges)[:, 0]
+            solved = joint_ridge.solve_ridges((task.G / root + G * root)[None], both[None], ridges)[:, 0]
             mine, theirs = solved[..., : task.c.shape[1]], solved[..., task.c.shape[1] :]
             found.append(mine + theirs @ joint_ridge.match(c.T @ mine))
         return np.concatenate(found)
 
-    def _shrunk_solutions(self, view: View, t: int, sources: list[int]) -> FloatArray:
+    def _shrunk_solutions(
+        self, view: View, t: int, sources: list[int], blocks: range, ridges: FloatArray
+    ) -> FloatArray:
         """Own ridge towards the sources' solution: as an offset, and along its directions with less or no penalty."""
         task = view.tasks[t]
         G, c = _merged(view, sources, float(np.median(self.ridges)))
         ridge = self._guide_ridge(tuple(sources))
         theirs = _solved(G, c, ridge)
-        guide = theirs @ joint_ridge.match(c.T @ _solved(G + task.G, task.c, ridge))
         values, vectors = _eigen(task.G)
+        forms = self._slopes(sources)
         found = []
-        rest = vectors.T @ (task.c - task.G @ guide)
-        found.append(guide + vectors @ joint_ridge.ridge_path(values, rest, self.ridges))
-        rotated = vectors.T @ task.c
-        for rank, freedom in self._slopes(view, sources):
+        for block in blocks:
+            if block == 0:
+                guide = theirs @ joint_ridge.match(c.T @ _solved(G + task.G, task.c, ridge))
+                rest = vectors.T @ (task.c - task.G @ guide)
+                found.append(guide + vectors @ joint_ridge.ridge_path(values, rest, ridges))
+                continue
+            rank, freedom = forms[block - 1]
             basis = vectors.T @ self._directions(view, sources, G, theirs, ridge, rank)
-            found.append(vectors @ joint_ridge.shrunk_path(values, rotated, basis, self.ridges, freedom))
+            found.append(vectors @ joint_ridge.shrunk_path(values, vectors.T @ task.c, basis, ridges, freedom))
         return np.concatenate(found)
 
-    def _slopes(self, view: View, sources: list[int]) -> list[tuple[int, float]]:
-        """(rank, freedom) of the directions tried; rank 0 is the sources' one joint solution itself."""
-        outputs = sum(view.tasks[s].c.shape[1] for s in sources)
-        ranks = [r for r in (2, 4, 8) if len(sources) > 1 and r < min(outputs, self.width)]
-        return [(0, 0.9), (0, 1.0), *((r, 1.0) for r in ranks)]
+    def _slopes(self, sources: list[int]) -> list[tuple[int, float]]:
+        """(rank, freedom) of the directions tried; rank 0 is the sources' one joint solution itself.
+
+        With the offset that is as many settings as ``joint`` has source weights by default: grids of one size.
+        """
+        outputs = sum(self.problems[s].outputs.shape[1] for s in sources)
+        rank = min(4, outputs - 1, self.width - 1)
+        return [(0, 1.0), (rank, 1.0)] if len(sources) > 1 and rank > 1 else [(0, 0.9), (0, 1.0)]
 
     def _directions(
         self, view: View, sources: list[int], G: FloatArray, solution: FloatArray, ridge: float, rank: int
@@ -709,13 +727,31 @@ class LinearTransfer:
         Each fold's model uses the settings that the *other* folds prefer, as ``alone`` and ``joint`` score them.
         """
         t, chosen, _, method_used = self._choice(target, sources, method)
-        problem, losses = self.problems[t], self._grid_losses(t, chosen, method_used)
+        rest = self._rest(self._grid_losses(t, chosen, method_used))
+        return self._held_out(t, chosen, method_used, np.argmin(rest, axis=0))
+
+    def shared_ridge_out_of_fold(self, names: Sequence[str]) -> dict[str, FloatArray]:
+        """Like ``out_of_fold`` alone, with one ridge for all named tasks: a penalty is shared, and no model.
+
+        A control: what joining gains by this route is no transfer. The ridge is the one with the least mean share of
+        unexplained variance over tasks.
+        """
+        rows = [self._index(name) for name in names]
+        errors, base = self._alone
+        totals = base[rows].sum(axis=1)
+        shares = errors[rows] / np.where(totals > 0, totals, np.inf)[:, None, None]
+        cells = np.argmin(self._rest(shares.mean(axis=0)), axis=0)
+        return {name: self._held_out(t, [], "alone", cells) for name, t in zip(names, rows, strict=True)}
+
+    def _held_out(self, t: int, sources: list[int], method: Method | Literal["alone"], cells: IntArray) -> FloatArray:
+        """Predictions of the first repeat's folds, each by its own cell of the grid."""
+        problem = self.problems[t]
         shape = (len(problem.X),) if problem.kind != "multiclass" else (len(problem.X), problem.outputs.shape[1])
         predictions = np.full(shape, np.nan)
         for f in range(self.folds_a_repeat):
-            rows = np.flatnonzero(self.fold_of[t] == f)
-            cell = int(np.argmin(self._rest(losses)[:, f]))
-            predictions[rows] = self._model(self.view(f), t, chosen, method_used, cell).predict(problem.X[rows])
+            held = self.fold_of[t] == f
+            model = self._model(self.view(f), t, sources, method, int(cells[f]), seen=~held)
+            predictions[held] = model.predict(problem.X[held])
         return predictions
 
     def _choice(
@@ -731,21 +767,32 @@ class LinearTransfer:
         if method == "alone":
             own: FloatArray = self._alone[0][t]
             return own
-        return np.stack([self._losses(self.view(f), t, sources, method) for f in range(self.num_folds)], axis=-1)
+        key = (t, tuple(sources), method)
+        if key not in self._kept_losses:
+            parts = [self._losses(self.view(f), t, sources, method) for f in range(self.num_folds)]
+            self._kept_losses[key] = np.stack(parts, axis=-1)
+        return self._kept_losses[key]
 
     def _model(
-        self, view: View, t: int, sources: list[int], method: Method | Literal["alone"], cell: int
+        self,
+        view: View,
+        t: int,
+        sources: list[int],
+        method: Method | Literal["alone"],
+        cell: int,
+        seen: BoolArray | None = None,
     ) -> LinearModel:
+        """The model at one cell; ``seen`` are the rows it was trained on, whose labels bound its predictions."""
         task, problem = view.tasks[t], self.problems[t]
         if method == "alone":
             W = joint_ridge.solve_ridges(task.G[None], task.c[None], self.ridges[cell : cell + 1])[0, 0]
             settings = {"ridge": float(self.ridges[cell])}
         else:
-            W = self._solutions(view, t, sources, method)[cell]
+            W = self._solutions(view, t, sources, method, cell)[0]
             settings = self._settings(method, cell)
         coef = W * task.scale_y / view.scale_x[:, None]
         intercept = task.mean_y - (self._origins[t] + task.mean_x) @ coef
-        labels = problem.outputs[problem.labelled]
+        labels = problem.outputs[problem.labelled if seen is None else problem.labelled & seen]
         low, high = (0.0, 1.0) if problem.kind != "regression" else (float(labels.min()), float(labels.max()))
         names = tuple(self.names[s] for s in sources)
         return LinearModel(problem.name, names, method, coef, intercept, low, high, problem.kind, settings)

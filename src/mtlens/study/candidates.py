@@ -1,0 +1,229 @@
+"""Held-out predictions of everything that could be deployed: each task alone, joint in several ways, and controls.
+
+One set of folds for all of them, so that differences are paired. Ridges, weights, capacities and rates are chosen
+inside the folds, from grids of one size for alone and joint: unequal grids fake gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from mtlens.arrays import FloatArray, IntArray
+from mtlens.errors import InputError
+from mtlens.models.linear_members import LinearFits, alone_ridges
+from mtlens.models.members import Encoded
+from mtlens.models.networks import Networks, job_of, reads_tokens
+from mtlens.models.ridge import TOO_WIDE
+from mtlens.models.space import fit_space
+from mtlens.models.system import Grid, Group, Recipe, System, TaskPlan
+from mtlens.study.stacking import Evidence
+from mtlens.tasks import Task, TaskSet
+from mtlens.tasks.splits import Splits, units
+from mtlens.theory.transfer import LinearProblem, LinearTransfer
+
+Family = Literal["linear", "trunk"]
+FEW_SOURCES = 30  # tasks up to which the sources' predictions are tried as further inputs
+LEAST = 2  # labelled rows of a class in every part of a fold
+OTHER_SEED = 7919  # added to the seed for the control: the same model, drawn again
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way of making joint predictions: what a :class:`~mtlens.models.system.TaskPlan` says, for every task."""
+
+    recipe: Recipe
+    family: Family
+    groups: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe} ({self.family})"
+
+    def system(self, names: Sequence[str], grid: Grid, seed: int, folds: int) -> System:
+        """The system in which every task follows this candidate; tasks that are alone in their group stay alone."""
+        plans = []
+        for name in names:
+            group = self.group_of(name)
+            recipe: Recipe = "alone" if self.recipe == "group" and group is None else self.recipe
+            plans.append(
+                TaskPlan(name=name, recipe=recipe, family=self.family, group=group if recipe == "group" else None)
+            )
+        groups = [Group(name=f"group {i + 1}", tasks=list(g)) for i, g in enumerate(self.groups) if len(g) > 1]
+        return System(seed=seed, folds=folds, grid=grid, tasks=plans, groups=groups)
+
+    def group_of(self, name: str) -> str | None:
+        for i, group in enumerate(self.groups):
+            if name in group and len(group) > 1:
+                return f"group {i + 1}"
+        return None
+
+
+class HeldOut:
+    """The held-out predictions of one input space, computed when first asked for.
+
+    Args:
+        tasks: development rows of tasks with one input space; splits they carry are ignored.
+        grid: of the networks and the linear family; ``ridges`` and ``weights`` None are the core's own.
+        seed: of folds and networks.
+        folds: of every task; a task too small for them has no evidence of its own and only lends rows.
+        options: of ``mtlens.train`` (device, workers).
+    """
+
+    def __init__(
+        self, tasks: TaskSet, *, grid: Grid, seed: int, folds: int, options: Mapping[str, Any], say: Say
+    ) -> None:
+        self.grid, self.seed, self.folds, self.options, self.say = grid, seed, folds, dict(options), say
+        self.raw = TaskSet([task.replace(split=None) for task in tasks])
+        texts = {"vectors": grid.vectors, "encoder": grid.encoder}
+        _, dense = fit_space(list(self.raw), {name: value for name, value in texts.items() if value is not None})
+        self.dense = TaskSet(dense)
+        self.splits = Splits(seed, "kfold", outer=folds, valid=0.2, least=LEAST)
+        self.small = self.splits.too_small(self.raw)
+        self.names = tuple(name for name in self.raw.names if name not in self.small)
+        self.units = dict(zip(self.raw.names, units(self.raw), strict=True))
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the linear family applies: rows of numbers, not too many."""
+        X = np.asarray(self.dense[0].X)
+        return X.ndim == 2 and X.shape[1] <= TOO_WIDE
+
+    @cached_property
+    def _parts(self) -> list[TaskSet]:
+        """The tasks that can be split, with their split column, a TaskSet a fold."""
+        kept = self.dense.subset(self.names)
+        return [self.splits.assign(kept, fold) for fold in range(self.folds)]
+
+    @cached_property
+    def fold_of(self) -> dict[str, IntArray]:
+        """The fold in which each row is test; -1 for rows of tasks that are never held out."""
+        found = {task.name: np.full(task.num_rows, -1, dtype=np.int64) for task in self.raw}
+        for number, part in enumerate(self._parts):
+            for task in part:
+                found[task.name][task.split == "test"] = number
+        return found
+
+    # ------------------------------------------------------------------ linear
+
+    @cached_property
+    def _problems(self) -> list[LinearProblem]:
+        inputs = {id(task.X): np.asarray(task.X, np.float64) for task in self.dense}  # shared inputs stay one object
+        return [
+            LinearProblem(t.name, inputs[id(t.X)], t.y, t.kind, t.weight, t.group, t.num_classes) for t in self.dense
+        ]
+
+    def _core(self, ridges: Sequence[float] | None, weights: Sequence[float] | None) -> LinearTransfer:
+        folds = [self.fold_of[problem.name] for problem in self._problems]
+        return LinearTransfer(self._problems, folds=folds, ridges=ridges, weights=weights)
+
+    @cached_property
+    def joint_core(self) -> LinearTransfer:
+        """Joint models: every ridge with every source weight."""
+        return self._core(self.grid.ridges, self.grid.weights)
+
+    @cached_property
+    def alone_core(self) -> LinearTransfer:
+        """Single models: as many ridges as the joint ones have cells, over the same range."""
+        return self._core(alone_ridges(self.grid), None)
+
+    def _linear(self, candidate: Candidate) -> dict[str, FloatArray]:
+        if candidate.recipe == "sources":
+            return self._on_predictions(candidate)
+        system = candidate.system(self.raw.names, self.grid, self.seed, self.folds)
+        method: Any = "shrink" if candidate.recipe == "shrink" else "joint"
+        found = {}
+        for name in self.names:
+            sources = system.sources_of(name)
+            core = self.joint_core if sources else self.alone_core
+            found[name] = core.out_of_fold(name, sources, method=method)
+        return found
+
+    def _on_predictions(self, candidate: Candidate) -> dict[str, FloatArray]:
+        system = candidate.system(self.names, self.grid, self.seed, self.folds)
+        found = {name: _empty(self.dense[name]) for name in self.names}
+        for part in self._parts:
+            fits = LinearFits(list(part), system)
+            for task in part:
+                rows = task.rows_of("test")
+                inputs = np.asarray(task.X)[rows]
+                found[task.name][rows] = fits.joint(task.name).predict(Encoded(inputs, inputs))
+        return found
+
+    def shared_penalty(self) -> dict[str, FloatArray]:
+        """The control that shares a penalty and no model: every task's own ridge, one strength for all tasks."""
+        return self.alone_core.shared_ridge_out_of_fold(self.names)
+
+    # ------------------------------------------------------------------ networks
+
+    def _networks(self, system: System, *, joint: bool) -> dict[str, FloatArray]:
+        jobs = {name: job_of(system, name, joint=joint) for name in self.names}
+        parts = [list(part) for part in (self._token_parts if reads_tokens(self.grid) else self._parts)]
+        self.say(f"training {len(set(jobs.values()))} networks on {len(parts)} folds")
+        networks = Networks(system, list(jobs.values()), parts, self.options)
+        found = {name: _empty(self.dense[name]) for name in self.names}
+        for number, part in enumerate(parts):
+            for task in part:
+                values = networks.held_out(jobs[task.name], task.name, number)
+                if values is not None:
+                    found[task.name][task.rows_of("test")] = values
+        return found
+
+    @cached_property
+    def _token_parts(self) -> list[TaskSet]:
+        kept = self.raw.subset(self.names)
+        return [self.splits.assign(kept, fold) for fold in range(self.folds)]
+
+    # ------------------------------------------------------------------ by name
+
+    def alone(self, family: Family, *, again: bool = False) -> dict[str, FloatArray]:
+        """Held-out predictions of every task by itself; ``again`` draws the same model anew (another seed)."""
+        if family == "linear":
+            if again:
+                raise InputError("a linear model has no seed to draw again. Its control is shared_penalty().")
+            return {name: self.alone_core.out_of_fold(name) for name in self.names}
+        seed = self.seed + (OTHER_SEED if again else 0)
+        return self._networks(System.alone(self.names, family="trunk", seed=seed, grid=self.grid), joint=False)
+
+    def joint(self, candidate: Candidate) -> dict[str, FloatArray]:
+        """Held-out predictions by a candidate's joint models."""
+        if candidate.family == "linear":
+            return self._linear(candidate)
+        return self._networks(candidate.system(self.names, self.grid, self.seed, self.folds), joint=True)
+
+    def evidence(self, alone: Mapping[str, FloatArray], joint: Mapping[str, FloatArray]) -> dict[str, Evidence]:
+        """Labelled rows with both predictions, task by task; tasks without any are left out."""
+        found = {}
+        for name in self.names:
+            task = self.raw[name]
+            both = [_columns(values[name]) for values in (alone, joint)]
+            known = task.labelled & np.isfinite(both[0]).all(axis=1) & np.isfinite(both[1]).all(axis=1)
+            known &= self.fold_of[name] >= 0
+            if known.any():
+                y = _outputs(task)[known]
+                fold, unit = self.fold_of[name][known], self.units[name][known]
+                found[name] = Evidence(y, both[0][known], both[1][known], fold, unit)
+        return found
+
+
+def _empty(task: Task) -> FloatArray:
+    shape = (task.num_rows, task.num_classes) if task.kind == "multiclass" else (task.num_rows,)
+    return np.full(shape, np.nan)
+
+
+def _columns(values: FloatArray) -> FloatArray:
+    return values if values.ndim == 2 else values[:, None]
+
+
+def _outputs(task: Task) -> FloatArray:
+    """Labels as a prediction would have them: the value, the code of two classes, or a 0/1 column a class."""
+    if task.kind != "multiclass":
+        return task.y[:, None]
+    one_hot: FloatArray = (task.y[:, None] == np.arange(task.num_classes)).astype(np.float64)
+    return one_hot

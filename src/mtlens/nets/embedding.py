@@ -51,7 +51,7 @@ class WordEmbedding(nn.Module):
                 f"WordEmbedding needs a floating table with a row a word, found {vectors.dtype} of shape "
                 f"{tuple(vectors.shape)}. Give (V, d) vectors, row 0 being the padding."
             )
-        if bool(vectors[PADDING].any()):
+        if not vectors.is_meta and bool(vectors[PADDING].any()):  # a meta tensor has a shape and no values
             raise InputError(
                 "WordEmbedding: row 0 is the padding and must be zero. Prepend a row of zeros to the vectors."
             )

@@ -86,7 +86,7 @@ def together_told(verdicts: Verdicts) -> str:
     if undecided:
         parts.append(f"leaves {_some(undecided)} undecided")
     clear = max(rows, key=lambda row: (row["verdict"] in DECIDED, abs(row["difference"] or 0.0)))
-    return f"All {len(verdicts['tasks'])} tasks trained together: it {_listed(parts)}. Largest: {cell_told(clear)}."
+    return f"Training all {len(verdicts['tasks'])} tasks together {_listed(parts)}. Largest: {cell_told(clear)}."
 
 
 def size_and_method_told(verdicts: Verdicts) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def write_report(result: StudyResult, folder: str | Path, *, figures: bool = Fal
 
 def named_charts(verdicts: Verdicts) -> Iterator[tuple[str, Any]]:
     """Every figure of the page that this study has, by its file's name."""
-    makers = {
+    makers: dict[str, Callable[[Verdicts], Any]] = {
         "transfer": charts.transfer_map, "together": charts.together_chart, "gives": charts.left_out_chart,
         "capacity": charts.capacity_chart, "methods": charts.method_chart, "predicted": charts.predicted_chart,
         "advice": charts.advice_chart, "official_test": charts.official_chart,

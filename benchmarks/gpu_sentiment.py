@@ -8,7 +8,8 @@ its limit keeps those.
 
     python benchmarks/gpu_sentiment.py sentiment-pairs sentiment-transfer sentiment-capacity --limit 540 --out OUT
 
-Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.txt.
+Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.SETTING.txt. Without a name,
+``--out OUT --page docs/results/sentiment.md`` writes the page of all results in OUT.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mtlens.paper import sentiment
 from mtlens.paper.book import as_text, write_results
 from mtlens.paper.registry import Reproduction, experiment, parse_constants
 from mtlens.paper.sentence_jobs import Job, Pool, Reading, can_stack, chunks
+from mtlens.paper.sentiment_page import write_page
 
 STUDIES: dict[str, tuple[Callable[..., list[Job]], Callable[..., Any]]] = {
     "sentiment-pairs": (sentiment.pair_jobs, sentiment.pair_outcome),
@@ -36,6 +38,9 @@ STUDIES: dict[str, tuple[Callable[..., list[Job]], Callable[..., Any]]] = {
 
 def main() -> None:
     options = _options()
+    if not options.names:
+        write_page(options.out, options.page)
+        return
     began = time.perf_counter()
     changes = {"device": options.device, "workers": options.workers} | parse_constants(options.set)
     notes = [f"machine: {_machine(options.device)}; {options.workers} processes; limit {options.limit:g} s"]
@@ -48,6 +53,8 @@ def main() -> None:
             options.out.mkdir(parents=True, exist_ok=True)
             (options.out / f"timing.{options.setting}.txt").write_text("\n".join(notes) + "\n", "utf-8")
         pool.stop()
+    if options.page is not None:
+        write_page(options.out, options.page)
 
 
 def _study(pool: Pool, name: str, setting: str, c: Any, limit: float, out: Path, stack: bool) -> str:
@@ -103,7 +110,7 @@ def _machine(device: str) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=["sentiment-pairs"], choices=list(STUDIES), metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(STUDIES)}; none: only write the page")
     parser.add_argument("--setting", default="corrected", help="corrected, printed or script")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything")
@@ -112,7 +119,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-stack", dest="stack", action="store_false", help="train every LSTM by itself")
     parser.add_argument("--out", type=Path, default=Path("sentiment-results"))
     parser.add_argument("--set", action="append", default=[], help="change a constant, as name=value")
-    return parser.parse_args()
+    parser.add_argument("--page", type=Path, help="also write this page from all results in --out")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(STUDIES):
+        parser.error(f"no study named {', '.join(sorted(unknown))}; there are {', '.join(STUDIES)}")
+    if not options.names and options.page is None:
+        parser.error("name a study, or a --page to write")
+    return options
 
 
 if __name__ == "__main__":

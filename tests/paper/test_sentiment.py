@@ -11,9 +11,11 @@ import pytest
 
 from mtlens.errors import FileError, InputError, UnknownNameError
 from mtlens.paper import sentiment
-from mtlens.paper.registry import experiment, reproduce
+from mtlens.paper.book import write_results
+from mtlens.paper.registry import Reproduction, experiment, reproduce
 from mtlens.paper.sentence_jobs import Job, Reading, chunks, factor, run_jobs
 from mtlens.paper.sentences import DATA_VARIABLE, FILES, SIX, SentimentSettings, data_folder, sentence_tasks
+from mtlens.paper.sentiment_page import write_page
 from mtlens.tasks import find_duplicates
 
 GOOD, BAD = ["great", "lovely", "brilliant", "moving"], ["dull", "awful", "boring", "weak"]
@@ -215,6 +217,29 @@ def test_reduced_runs_say_nothing_about_printed_accuracies() -> None:
     outcome = sentiment.pair_outcome(c, {job: reading(job, 0.5, np.eye(2)) for job in jobs})
     assert not any("single" in id for id in verdicts(outcome))
     assert all("at most 100 train rows" in finding.claim.condition for finding in outcome.findings)
+
+
+def test_the_page_puts_the_printed_number_beside_ours(tmp_path: Path) -> None:
+    c = SentimentSettings(seeds=2)
+    parts = {
+        "sentiment-pairs": (sentiment.pair_jobs, sentiment.pair_outcome),
+        "sentiment-transfer": (sentiment.transfer_jobs, sentiment.transfer_outcome),
+        "sentiment-capacity": (sentiment.capacity_jobs, sentiment.capacity_outcome),
+    }
+    for name, (jobs_of, outcome_of) in parts.items():
+        jobs = [job for seed in range(2) for job in jobs_of(c, seed)]
+        outcome = outcome_of(c, {job: reading(job, 0.8 + 0.01 * job.seed, np.eye(2)) for job in jobs})
+        write_results(Reproduction(experiment(name), "corrected", c, outcome), tmp_path / "results")
+    (tmp_path / "results" / "timing.corrected.txt").write_text("machine: a card\n", "utf-8")
+    text = write_page(tmp_path / "results", tmp_path / "sentiment.md").read_text("utf-8")
+    assert "machine: a card" in text
+    assert "| SST | 82.3 | 78 to 82 | 80.5 [" in text
+    assert "| MR | 76.4 | 96.0 | 80.5 [" in text
+    assert "![Does Algorithm 1 help pairs, and does the score rise?](results/sentiment-pairs.corrected.svg)" in text
+    assert (tmp_path / "results" / "sentiment-pairs.corrected.svg").is_file()
+    assert text.count("| SST + MR |") == 1 and text.count("\n## sentiment-") == 3
+    with pytest.raises(FileError, match="holds no sentiment"):
+        write_page(tmp_path, tmp_path / "none.md")
 
 
 # Real trainings ------------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ def test_killed_five_times(undisturbed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_killed_forty_times(undisturbed: Path, tmp_path: Path) -> None:
     """Ten studies, each killed four times, at moments spread over a whole run."""
     hit = 0

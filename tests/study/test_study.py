@@ -339,3 +339,36 @@ def test_names_that_are_markup(tmp_path: Path) -> None:
 def test_why_says_the_numbers(folder: Path) -> None:
     text = StudyResult.open(folder).why("t0", "t1")
     assert "n = 5" in text and "chosen on validation rows" in text
+
+
+def test_images_are_left_to_networks() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4, 4))
+    tasks = TaskSet([Task(n, X, X.sum((1, 2)) + rng.standard_normal(60)) for n in "ab"])
+    study = Study(tasks, **QUICK)
+    assert study.settings.families == ("trunk",) and "linear family is left out" in study.said[0]
+    with pytest.raises(InputError, match="does not apply"):
+        Study(tasks, **{**QUICK, "families": ("linear",)})
+
+
+def test_a_module_of_ones_own_is_no_name() -> None:
+    with pytest.raises(InputError, match="A study trains trunks by name"):
+        Study(related(), **{**QUICK, "trunk": lambda capacity: None})
+
+
+@pytest.mark.medium
+def test_a_cause_is_named_on_a_measured_contrast() -> None:
+    """One hidden unit for two unrelated tasks hurts the small one: four units do not."""
+    rng = np.random.default_rng(0)
+    first, second = np.linalg.qr(rng.standard_normal((10, 2)))[0].T
+    tasks = []
+    for name, theta, rows in (("small", first, 300), ("large", second, 1500)):
+        X = rng.standard_normal((rows, 10))
+        tasks.append(Task(name, X, X @ theta + 0.1 * rng.standard_normal(rows)))
+    choices = {"trunk": "linear", "capacities": (1,), "learning_rates": (0.03,), "epochs": 20, "methods": ("plain",)}
+    result = Study(TaskSet(tasks), families=("trunk",), splits=5, workers=1, **choices).run()
+    cell = result.cell("small", "large")
+    assert cell["verdict"] == "hurts" and "too little capacity" in cell["cause"]
+    assert "capacity x4: takes away" in result.why("small", "large")
+    contrasts = {c["contrast"]: c for c in result.verdicts["causes"][0]["contrasts"]}
+    assert contrasts["capacity x4"]["established"] and set(contrasts) >= {"align", "source weight 1/4"}

@@ -174,6 +174,7 @@ def test_null_studies_stay_null() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_simulated_coverage_nulls_and_power() -> None:
     """The committed simulation at reduced size; tolerances are three standard errors of that size."""
     sim = simulation()

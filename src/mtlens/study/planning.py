@@ -41,6 +41,7 @@ def plan_of(study: Study, *, calibrate: bool = True) -> dict[str, Any]:
     one decides: ``most_trainings`` is what they could add up to if nothing were ever decided.
     """
     splitter = study.splitter()
+    study.settle(splitter)
     recorder = Recorder()
     screening = study.screening(splitter)
     with Ledger(":memory:") as ledger:

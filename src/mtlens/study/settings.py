@@ -16,6 +16,7 @@ METHODS = ("plain", "align", "svd", "uncertainty")  # any other name is a TorchJ
 METHODS_ON = ("all", "pairs")
 EXECUTORS = ("local", "here", "ray")
 SMALL = ("refuse", "drop")
+TRUNKS = ("linear", "relu", "mlp", "lstm", "cnn", "average")
 SCHEMES = ("auto", "kfold", "repeated", "time")
 UNITLESS = 0.01  # default margin of metrics without a unit; rmse takes this share of the labels' spread
 MOST_PAIRS = 300  # measured by default; more are screened by the linear core first
@@ -116,7 +117,12 @@ class Settings:
                 raise unknown("family", family, FAMILIES, "Study")
         if not self.families:
             raise InputError("a study needs at least one family. Use families=('linear', 'trunk').")
-        for what, known in (("methods_on", METHODS_ON), ("small", SMALL), ("scheme", SCHEMES)):
+        if not isinstance(self.trunk, str):
+            raise InputError(
+                f"Study: trunk={self.trunk!r}. A study trains trunks by name ({', '.join(TRUNKS)}), in processes of "
+                "their own; train a module of yours with train([...])."
+            )
+        for what, known in (("trunk", TRUNKS), ("methods_on", METHODS_ON), ("small", SMALL), ("scheme", SCHEMES)):
             if getattr(self, what) not in known:
                 raise unknown(what, getattr(self, what), known, "Study")
         for what in ("epochs", "batch", "seeds"):

@@ -19,7 +19,7 @@ from mtlens.study.identity import Fingerprint, digest_json, task_fingerprints
 from mtlens.study.ledger import Ledger, RunLock
 from mtlens.study.linear import can_fit
 from mtlens.study.plan import all_pairs, pairs_to_measure
-from mtlens.study.prepare import Splitter
+from mtlens.study.prepare import Splitter, is_plain
 from mtlens.study.result import PLAN_FILE, StudyResult, write_whole
 from mtlens.study.run import Progress, Run
 from mtlens.study.screening import Screening, screen
@@ -89,7 +89,9 @@ class Study:
         self.ledger = ledger
         self.device, self.workers, self.executor = device, workers, executor
         self.progress, self.advice = progress, advice
-        self.settings, said = fit_to_budget(self.tasks.names, self._feasible(asked))
+        self.settings, said = fit_to_budget(
+            self.tasks.names, self._feasible(asked, self.tasks if self._plain else None)
+        )
         self.said += said
 
     def _split_off(self, tasks: TaskSet, settings: Settings) -> tuple[TaskSet, TaskSet | None]:
@@ -112,9 +114,9 @@ class Study:
         kept = development.subset(names)
         return kept, None if official is None else official.subset(names)
 
-    def _feasible(self, settings: Settings) -> Settings:
-        """Without families that cannot fit these inputs."""
-        if "linear" in settings.families and self._plain and not can_fit(self.tasks):
+    def _feasible(self, settings: Settings, numbers: TaskSet | None) -> Settings:
+        """Without families that cannot fit these inputs (None: what they are as numbers is not known yet)."""
+        if "linear" in settings.families and numbers is not None and not can_fit(numbers):
             self.said.append("the linear family is left out: it needs rows of numbers of one width, at most 4096.")
             rest = tuple(family for family in settings.families if family != "linear")
             if not rest:
@@ -122,10 +124,13 @@ class Study:
             return settings.but(families=rest)
         return settings
 
+    def settle(self, splitter: Splitter) -> None:
+        """Tables and texts become numbers on the first split; only then is it known which families fit."""
+        if not self._plain:
+            self.settings = self._feasible(self.settings, splitter.prepared(0).dense)
+
     @property
     def _plain(self) -> bool:
-        from mtlens.study.prepare import is_plain
-
         return all(is_plain(task.X) for task in self.tasks)
 
     # ------------------------------------------------------------------ running
@@ -160,6 +165,7 @@ class Study:
     @contextlib.contextmanager
     def _running(self) -> Iterator[Run]:
         splitter = self.splitter()
+        self.settle(splitter)
         with contextlib.ExitStack() as stack:
             path: str | Path = self.ledger or ":memory:"
             if self.out is not None:
@@ -218,7 +224,7 @@ class Study:
                     f"the data of {len(changed)} tasks ({shown}) are not those this run began with ({path} has their "
                     "fingerprints). Use a new --out, or put the old data back; the ledger there is untouched."
                 )
-        plan = {"tasks": now, "settings": self.settings.describe(), "grid": self.grid, "said": self.said}
+        plan: dict[str, Any] = {"tasks": now, "settings": self.settings.describe(), "grid": self.grid, "said": self.said}
         plan["source"] = source_of(self.given)
         write_whole(path, json.dumps(plan, indent=1, ensure_ascii=False, default=list) + "\n")
 

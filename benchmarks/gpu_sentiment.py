@@ -8,7 +8,7 @@ its limit keeps those.
 
     python benchmarks/gpu_sentiment.py sentiment-pairs sentiment-transfer sentiment-capacity --limit 540 --out OUT
 
-Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.SETTING.txt. Without a name,
+Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.NAME.SETTING.txt. Without a name,
 ``--out OUT --page docs/results/sentiment.md`` writes the page of all results in OUT.
 """
 
@@ -43,15 +43,15 @@ def main() -> None:
         return
     began = time.perf_counter()
     changes = {"device": options.device, "workers": options.workers} | parse_constants(options.set)
-    notes = [f"machine: {_machine(options.device)}; {options.workers} processes; limit {options.limit:g} s"]
+    machine = f"machine: {_machine(options.device)}; {options.workers} processes; limit {options.limit:g} s"
     with Pool(options.workers) as pool:
         for name in options.names:
             c = experiment(name).configure(options.setting, seeds=options.seeds, **changes)
             left = options.limit - (time.perf_counter() - began)
-            notes.append(_study(pool, name, options.setting, c, left, options.out, options.stack))
-            print(notes[-1], flush=True)
+            done = _study(pool, name, options.setting, c, left, options.out, options.stack)
+            print(done, flush=True)
             options.out.mkdir(parents=True, exist_ok=True)
-            (options.out / f"timing.{options.setting}.txt").write_text("\n".join(notes) + "\n", "utf-8")
+            (options.out / f"timing.{name}.{options.setting}.txt").write_text(f"{machine}\n{done}\n", "utf-8")
         pool.stop()
     if options.page is not None:
         write_page(options.out, options.page)

@@ -243,3 +243,24 @@ def test_the_documentation_s_example_runs(capsys: pytest.CaptureFixture[str]) ->
 def test_every_name_is_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text("utf-8")
     assert [name for name in NAMES if f"`{name}`" not in page] == []
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def committed() -> list[Reproduction]:
+    files = [RESULTS / "paper" / f"{n}.{s}.json" for n in book.book_names() for s in ("corrected", "printed")]
+    return [Reproduction.from_json(file.read_text("utf-8")) for file in files]
+
+
+def test_the_committed_book_is_written_from_the_committed_results() -> None:
+    results = [*committed(), real_data.reproduction()]
+    page = (RESULTS / "paper-claims.md").read_text("utf-8")
+    assert page == book.as_markdown(results, command="mtlens reproduce all")
+    html = (RESULTS / "paper-claims.html").read_text("utf-8")
+    assert book.summary(results) in html and all(f'id="{r.experiment.name}-{r.setting}"' in html for r in results)
+
+
+def test_the_committed_results_are_of_the_present_constants() -> None:
+    for result in committed():
+        assert result.settings == result.experiment.configure(result.setting), result.experiment.name

@@ -42,7 +42,7 @@ def run_book(
             kept = _kept(folder, name, setting, wanted) if resume else None
             tell(f"{name}, {setting}: {'read' if kept else 'running'}")
             done.append(kept or reproduce(name, setting=setting, quick=quick, seeds=seeds))
-            if folder is not None and kept is None:
+            if folder is not None:
                 write_results(done[-1], folder)
     return done
 

@@ -8,8 +8,8 @@ its limit keeps those.
 
     python benchmarks/gpu_sentiment.py sentiment-pairs sentiment-transfer sentiment-capacity --limit 540 --out OUT
 
-Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.NAME.SETTING.txt. Without a name,
-``--out OUT --page docs/results/sentiment.md`` writes the page of all results in OUT.
+Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.NAME.SETTING.txt. Without a
+name, ``--out OUT --page docs/results/sentiment.md`` writes the page of all results in OUT.
 """
 
 from __future__ import annotations

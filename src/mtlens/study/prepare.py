@@ -6,13 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from mtlens.arrays import Array
 from mtlens.errors import InputError
-from mtlens.study.identity import Fingerprint, task_fingerprints
+from mtlens.study.identity import Fingerprint, digest_json, task_fingerprints
 from mtlens.study.plan import OFFICIAL
 from mtlens.study.settings import Settings
 from mtlens.tasks import Table, Task, TaskSet
@@ -32,6 +32,14 @@ class Prepared:
 
     def for_family(self, family: str, *, tokens: bool) -> TaskSet:
         return self.raw if family == "trunk" and tokens else self.dense
+
+
+class Memory(Protocol):
+    """What a ledger offers for by-products."""
+
+    def fact(self, key: str) -> Any: ...
+
+    def remember(self, key: str, value: Any) -> None: ...
 
 
 class Splitter:
@@ -59,6 +67,7 @@ class Splitter:
         self._kept: OrderedDict[int, Prepared] = OrderedDict()
         self._splits: OrderedDict[int, TaskSet] = OrderedDict()
         self._prints: dict[int, dict[str, Fingerprint]] = {}
+        self.memory: Memory | None = None
         self._plain = all(is_plain(task.X) for task in (*tasks, *(official or ())))
 
     @property
@@ -86,10 +95,40 @@ class Splitter:
         return Prepared(raw if self._plain else as_numbers(raw, self.options), raw)
 
     def fingerprints(self, index: int) -> dict[str, Fingerprint]:
-        """One hash a task of its rows and its split; how features are made from them follows from these."""
+        """One hash a task of its rows and its split; how features are made from them follows from these.
+
+        Features of tables and texts are fitted on all tasks together, so there every task's hash holds all of them.
+        """
         if index not in self._prints:
-            self._prints[index] = task_fingerprints(self.split(index))
+            self._prints[index] = self._recalled(f"fingerprints {index}", lambda: self._fingerprints(index))
         return self._prints[index]
+
+    def _fingerprints(self, index: int) -> dict[str, Fingerprint]:
+        own = task_fingerprints(self.split(index))
+        if self._plain:
+            return own
+        everything = [sorted(own.values()), {name: str(value) for name, value in self.options.items()}]
+        return {name: digest_json([value, everything]) for name, value in own.items()}
+
+    def _recalled(self, what: str, make: Callable[[], Any]) -> Any:
+        """A by-product of the data and the settings of the splits, kept in the ledger if there is one."""
+        if self.memory is None:
+            return make()
+        key = f"{what} {self._identity}"
+        known = self.memory.fact(key)
+        if known is None:
+            known = make()
+            self.memory.remember(key, known)
+        return known
+
+    @cached_property
+    def _identity(self) -> Fingerprint:
+        from mtlens import __version__
+
+        data = [task_fingerprints(tasks) for tasks in (self.tasks, self.official) if tasks is not None]
+        return digest_json(
+            [__version__, data, repr(self.splits), repr(self.final), sorted(map(str, self.options.items()))]
+        )
 
     def ratio(self, name: str) -> float:
         """Test rows over all other labelled rows of a task, as the first split has them."""
@@ -100,7 +139,10 @@ class Splitter:
     def sizes(self) -> dict[str, dict[str, int]]:
         """Labelled rows of every task in every part of the first split."""
         parts = ("train", "valid", "test")
-        return {task.name: {part: len(task.rows_of(part)) for part in parts} for task in self.split(0)}
+        found: dict[str, dict[str, int]] = self._recalled(
+            "sizes", lambda: {task.name: {part: len(task.rows_of(part)) for part in parts} for task in self.split(0)}
+        )
+        return found
 
 
 def _remembered(kept: OrderedDict[int, T], index: int, make: Callable[[], T], most: int) -> T:

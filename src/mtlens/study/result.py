@@ -136,6 +136,12 @@ class StudyResult:
             lines.append(
                 f"| {escaped(c['target'])} | {_number(c['difference'])} | {interval} | {c['n']} | {c['verdict']} |"
             )
+        pooled = self.verdicts["pooled"]["together"]
+        interval = f"{_number(pooled['low'])} .. {_number(pooled['high'])}"
+        lines.append(
+            f"| **mean of {pooled['cells']}** | {_number(pooled['difference'])} | {interval} | {pooled['n']} "
+            f"| {pooled['verdict']} |"
+        )
         return "\n".join(lines)
 
     def why(self, target: str, source: str) -> str:

@@ -174,6 +174,7 @@ class Study:
                 self._check_data()
                 path = self.ledger or self.out / LEDGER_FILE
             ledger = stack.enter_context(Ledger(path))
+            splitter.memory = ledger
             executor = executor_of(
                 self.executor, splitter.prepared, seed=self.settings.seed, device=self.device,
                 tokens=self.reads_tokens, workers=self.workers, networks="trunk" in self.settings.families,
@@ -224,7 +225,12 @@ class Study:
                     f"the data of {len(changed)} tasks ({shown}) are not those this run began with ({path} has their "
                     "fingerprints). Use a new --out, or put the old data back; the ledger there is untouched."
                 )
-        plan: dict[str, Any] = {"tasks": now, "settings": self.settings.describe(), "grid": self.grid, "said": self.said}
+        plan: dict[str, Any] = {
+            "tasks": now,
+            "settings": self.settings.describe(),
+            "grid": self.grid,
+            "said": self.said,
+        }
         plan["source"] = source_of(self.given)
         write_whole(path, json.dumps(plan, indent=1, ensure_ascii=False, default=list) + "\n")
 

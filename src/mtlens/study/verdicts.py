@@ -12,7 +12,7 @@ from mtlens.study.curves import capacity_curves, capacity_summary, method_table
 from mtlens.study.official import official_test
 from mtlens.study.plan import count_trainings
 from mtlens.study.run import Run
-from mtlens.study.statistics import compare_splits
+from mtlens.study.statistics import compare_splits, judge
 
 FORMAT = 1
 
@@ -33,6 +33,7 @@ def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:
         "tasks": [task_facts(run, name) for name in names],
         "transfer": transfer(run),
         "together": [cell.as_dict() for cell in run.tables.together],
+        "pooled": pooled(run),
         "leave_one_out": [cell.as_dict() for cell in run.tables.left_out],
         "capacity": {"curves": curves, "summary": capacity_summary(curves)},
         "methods": method_table(run.evidence, members, run.settings, ratio, balanced=balanced),
@@ -83,6 +84,29 @@ def transfer(run: Run) -> list[dict[str, Any]]:
             else:
                 predicted = run.screening.predicted.get((target, source))
                 found.append(by_pair[target, source].as_dict() | {"score": None, "predicted": predicted})
+    return found
+
+
+def pooled(run: Run) -> dict[str, Any]:
+    """Differences averaged over targets, split by split: what single cells with few rows cannot show together they can.
+
+    ``together``: all tasks together minus alone, over all targets; ``pairs``: over all measured ordered pairs.
+    """
+    found: dict[str, Any] = {}
+    for name, cells in (("together", run.tables.together), ("pairs", run.tables.pairs)):
+        measured = [cell for cell in cells if cell.n]
+        one_unit = len({run.tasks[cell.target].metric for cell in measured}) == 1
+        n = min((cell.n for cell in measured), default=0) if one_unit else 0  # a mean needs one metric
+        entry: dict[str, Any] = {"cells": len(measured), "n": n}
+        numbers: dict[str, Any] = dict.fromkeys(("difference", "low", "high", "p"))
+        verdict = "undecided"
+        if n >= 2:
+            ratio = float(np.mean([run.judge.ratio(cell.target) for cell in measured]))
+            mean = np.mean([cell.differences[:n] for cell in measured], axis=0)
+            c = compare_splits(mean, ratio, balanced=run.judge.balanced)
+            numbers = {what: float(getattr(c, what)) for what in numbers}
+            verdict = judge(c, c.p, float(np.mean([cell.margin for cell in measured]))).item()
+        found[name] = entry | numbers | {"verdict": verdict}
     return found
 
 

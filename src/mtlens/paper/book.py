@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mtlens.errors import FileError
-from mtlens.paper.claims import Finding, shown_estimate
+from mtlens.paper.claims import Finding, asked, shown_estimate
 from mtlens.paper.registry import Reproduction, experiments, reproduce
 from mtlens.report.charts import draw, figure
 from mtlens.report.svg import CHART_CSS, standalone
@@ -94,7 +94,8 @@ def as_text(result: Reproduction) -> str:
     lines = [f"{shown.name} ({result.setting}): {shown.title}", f"{shown.where}. {summary([result])}.", ""]
     for finding in result.outcome.findings:
         lines.append(f"  {finding.verdict:<14} {finding.claim.statement}")
-        lines.append(f"  {'':<14} {finding.claim.quantity or 'value'}: {shown_estimate(finding)}, n = {finding.n}")
+        found = f"{shown_estimate(finding)}, n = {finding.n}, {asked(finding.claim)}"
+        lines.append(f"  {'':<14} {finding.claim.quantity or 'value'}: {found}")
         lines.append(f"  {'':<14} {finding.claim.where}; {finding.claim.condition or 'no condition'}")
     for panel in result.outcome.panels:
         rows = [p for p in result.outcome.points if p.panel == panel.name]
@@ -151,7 +152,8 @@ def as_markdown(results: Sequence[Reproduction], *, command: str, figures: str =
 
 def _markdown_row(finding: Finding) -> str:
     claim = finding.claim
-    estimate = shown_estimate(finding) + (f" ({claim.quantity})" if claim.quantity else "")
+    told = "; ".join(filter(None, (claim.quantity, asked(claim)))) if finding.n else ""
+    estimate = shown_estimate(finding) + (f" ({told})" if told else "")
     cells = (f"**{finding.verdict}**", claim.statement, claim.where, estimate, str(finding.n), claim.condition)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -167,5 +169,10 @@ def as_page(results: Sequence[Reproduction], *, command: str) -> str:
     )
     entries = [(r, [Markup(draw(chart)) for chart in r.outcome.charts()]) for r in results]
     return environment.get_template("book.html").render(
-        entries=entries, summary=summary(results), css=Markup(CHART_CSS), command=command, estimate=shown_estimate
+        entries=entries,
+        summary=summary(results),
+        css=Markup(CHART_CSS),
+        command=command,
+        estimate=shown_estimate,
+        asked=asked,
     )

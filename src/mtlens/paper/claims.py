@@ -211,3 +211,19 @@ def shown_estimate(finding: Finding) -> str:
         return f"{finding.estimate:+.3g} [one draw]"
     sign = "" if finding.claim.test == "share_above" else "+"
     return f"{finding.estimate:{sign}.3g} [{finding.low:{sign}.3g}, {finding.high:{sign}.3g}]"
+
+
+def asked(claim: Claim) -> str:
+    """What the test asks of the quantity, in a few signs.
+
+    >>> asked(Claim("c", "it helps", "here", "above", 0.01)), asked(Claim("c", "equal", "here", "within", 0.02))
+    ('asked: above 0.01', 'asked: within ±0.02')
+    """
+    words = {
+        "above": "above ",
+        "below": "below ",
+        "within": "within ±",
+        "share_above": "above ",
+        "every": "each at most ",
+    }
+    return f"asked: {words[claim.test]}{claim.threshold:.3g}"

@@ -124,10 +124,16 @@ def register(experiment: Experiment) -> Experiment:
 
 
 def experiments() -> dict[str, Experiment]:
-    """All experiments by name, in the order of :data:`MODULES`."""
+    """All experiments by name, in the order of :data:`MODULES` (whichever was imported first); others come last."""
     for module in MODULES:
         import_module(module)
-    return dict(_REGISTRY)
+    return dict(sorted(_REGISTRY.items(), key=lambda item: _place(item[1])))
+
+
+def _place(experiment: Experiment) -> int:
+    """Where the module that defines an experiment's ``run`` stands in :data:`MODULES`."""
+    home = getattr(experiment.run, "func", experiment.run).__module__  # partial objects keep the function in func
+    return MODULES.index(home) if home in MODULES else len(MODULES)
 
 
 def experiment(name: str) -> Experiment:

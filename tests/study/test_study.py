@@ -372,3 +372,13 @@ def test_a_cause_is_named_on_a_measured_contrast() -> None:
     assert "capacity x4: takes away" in result.why("small", "large")
     contrasts = {c["contrast"]: c for c in result.verdicts["causes"][0]["contrasts"]}
     assert contrasts["capacity x4"]["established"] and set(contrasts) >= {"align", "source weight 1/4"}
+
+
+def test_numbers_that_are_nearly_all_the_same() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    rare = np.zeros(200)
+    rare[:7] = 1.5
+    tasks = TaskSet([*(Task(n, X, X @ rng.standard_normal(3)) for n in "ab"), Task("rare", X, rare, kind="regression")])
+    with pytest.raises(InputError, match="all but 7 labels are 0, at least 25 others are needed"):
+        Study(tasks)

@@ -97,7 +97,7 @@ class Study:
     def _split_off(self, tasks: TaskSet, settings: Settings) -> tuple[TaskSet, TaskSet | None]:
         """Development rows and the official test set; tasks that cannot be split are refused or dropped."""
         development, official = hold_out_official_test(tasks)
-        small = Splitter(development, settings).splits.too_small(development)
+        small = too_small(development, settings)
         if small and settings.small == SMALL[0]:
             shown = "; ".join(f"{name!r}: {reason}" for name, reason in list(small.items())[:5])
             more = f"; and {len(small) - 5} more" if len(small) > 5 else ""
@@ -248,6 +248,24 @@ class Study:
             joint = {"configurations": len(RIDGES) * len(WEIGHTS), "ridges": len(RIDGES), "weights": len(WEIGHTS)}
             found["linear"] = {"alone": {"configurations": len(ALONE_RIDGES)}, "joint": joint}
         return found
+
+
+def too_small(tasks: TaskSet, settings: Settings) -> dict[str, str]:
+    """Tasks that honest splits are too much for, with the reason.
+
+    Besides too few rows (of a class): numbers that are nearly all the same, of which a part would hold only one value.
+    """
+    splits = Splitter(tasks, settings).splits
+    reasons = splits.too_small(tasks)
+    needed = settings.least * (splits.outer if splits.scheme == "kfold" else 3)
+    for task in tasks:
+        if task.kind == "regression" and task.name not in reasons:
+            values, counts = np.unique(task.y[task.labelled], return_counts=True)
+            others = int(counts.sum() - counts.max())
+            if others < min(needed, int(counts.sum()) // 2):
+                shown = f"all but {others} labels are {values[counts.argmax()]:g}"
+                reasons[task.name] = f"{shown}, at least {needed} others are needed"
+    return {name: reasons[name] for name in tasks.names if name in reasons}
 
 
 def _with_metric(tasks: TaskSet, metric: str | None) -> TaskSet:

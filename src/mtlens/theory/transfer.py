@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -212,6 +212,15 @@ class View:
     scale_x: FloatArray
     tasks: tuple[Standard, ...]
     sharing: tuple[int, ...]  # tasks with the same number have the same G and the same held-out inputs
+    kept: dict[Any, Any] = field(default_factory=dict)  # eigenbases and merged sources, made when first asked for
+
+    def eigen(self, i: int) -> tuple[FloatArray, FloatArray]:
+        """Eigenvalues (not negative) and eigenvectors of a task's ``G``; once for tasks that share it."""
+        key = ("eigen", self.sharing[i])
+        if key not in self.kept:
+            self.kept[key] = _eigen(self.tasks[i].G)
+        values, vectors = self.kept[key]
+        return values, vectors
 
 
 class LinearTransfer:
@@ -265,7 +274,7 @@ class LinearTransfer:
             for held, always in zip(self._held, self._always, strict=True)
         ]
         self._views: dict[int | None, View] = {}
-        self._guide_ridges: dict[tuple[int, ...], float] = {}
+        self._guide_losses: dict[tuple[int, ...], FloatArray] = {}
         self._kept_losses: dict[tuple[int, tuple[int, ...], str], FloatArray] = {}
 
     def _check(self) -> None:
@@ -402,7 +411,7 @@ class LinearTransfer:
         for f in range(self.num_folds):
             view = self.view(f)
             for members in _members(view.sharing):
-                values, vectors = _eigen(view.tasks[members[0]].G)
+                values, vectors = view.eigen(members[0])
                 for i in members:
                     task = view.tasks[i]
                     W = vectors @ joint_ridge.ridge_path(values, vectors.T @ task.c, self.ridges)
@@ -581,7 +590,7 @@ class LinearTransfer:
             if not pairs:
                 continue
             first = view.tasks[members[0]]
-            values, vectors = _eigen(first.G)
+            values, vectors = view.eigen(members[0])
             hold = vectors.T @ first.hold_xx @ vectors
             ends = np.cumsum([0, *(view.tasks[i].c.shape[1] for i in members)])
             columns = {i: slice(ends[n], ends[n + 1]) for n, i in enumerate(members)}
@@ -634,12 +643,18 @@ class LinearTransfer:
 
     def _joint_solutions(self, view: View, t: int, sources: list[int], blocks: range, ridges: FloatArray) -> FloatArray:
         task = view.tasks[t]
-        G, c = _merged(view, sources, float(np.median(self.ridges)))
+        G, c = _merged(view, t, sources, float(np.median(self.ridges)))
+        shared = len({view.sharing[i] for i in (t, *sources)}) == 1
         found = []
         for beta in self.weights[blocks.start : blocks.stop]:
             root = np.sqrt(beta)
             both = np.concatenate([task.c / root, c * root], axis=1)
-            solved = joint_ridge.solve_ridges((task.G / root + G * root)[None], both[None], ridges)[:, 0]
+            if shared:  # every matrix is a multiple of the target's: one eigenbasis serves all
+                values, vectors = view.eigen(t)
+                multiple = 1.0 / root + root * len(sources)
+                solved = vectors @ joint_ridge.ridge_path(multiple * values, vectors.T @ both, ridges)
+            else:
+                solved = joint_ridge.solve_ridges((task.G / root + G * root)[None], both[None], ridges)[:, 0]
             mine, theirs = solved[..., : task.c.shape[1]], solved[..., task.c.shape[1] :]
             found.append(mine + theirs @ joint_ridge.match(c.T @ mine))
         return np.concatenate(found)
@@ -649,10 +664,10 @@ class LinearTransfer:
     ) -> FloatArray:
         """Own ridge towards the sources' solution: as an offset, and along its directions with less or no penalty."""
         task = view.tasks[t]
-        G, c = _merged(view, sources, float(np.median(self.ridges)))
-        ridge = self._guide_ridge(tuple(sources))
+        G, c = _merged(view, t, sources, float(np.median(self.ridges)))
+        ridge = self._guide_ridge(t, sources)
         theirs = _solved(G, c, ridge)
-        values, vectors = _eigen(task.G)
+        values, vectors = view.eigen(t)
         forms = self._slopes(sources)
         found = []
         for block in blocks:
@@ -685,22 +700,32 @@ class LinearTransfer:
         moments = np.concatenate([view.tasks[s].c / np.sqrt(view.tasks[s].rows) for s in sources], axis=1)
         return joint_ridge.shared_directions(G, moments, ridge, rank)
 
-    def _guide_ridge(self, sources: tuple[int, ...]) -> float:
-        """The ridge at which the sources' joint solution predicts the sources' own held-out rows best."""
-        if sources not in self._guide_ridges:
-            loss = np.zeros(len(self.ridges))
-            for f in range(self.num_folds):
-                view = self.view(f)
-                G, c = _merged(view, list(sources), float(np.median(self.ridges)))
-                solved = joint_ridge.solve_ridges(G[None], c[None], self.ridges)[:, 0]
-                for s in sources:
-                    task = view.tasks[s]
-                    W = solved @ joint_ridge.match(
-                        c.T @ np.linalg.solve(G + self.ridges[-1] * np.eye(self.width), task.c)
-                    )
-                    loss += joint_ridge.squared_error(W, task.hold_xx, task.hold_xy, task.hold_yy) / max(task.rows, 1.0)
-            self._guide_ridges[sources] = float(self.ridges[int(np.argmin(loss))])
-        return self._guide_ridges[sources]
+    def _guide_ridge(self, t: int, sources: list[int]) -> float:
+        """The ridge at which the joint solution of sources and target predicts the sources' held-out rows best."""
+        circle = tuple(sorted({t, *sources}))
+        if circle not in self._guide_losses:
+            self._guide_losses[circle] = sum(
+                (self._circle_losses(self.view(f), circle) for f in range(self.num_folds)),
+                np.zeros((len(circle), len(self.ridges))),
+            )
+        losses = self._guide_losses[circle].sum(axis=0) - self._guide_losses[circle][circle.index(t)]
+        return float(self.ridges[int(np.argmin(losses))])
+
+    def _circle_losses(self, view: View, circle: tuple[int, ...]) -> FloatArray:
+        """(tasks, L): mean held-out squared error of each task by the joint solution of all, at every ridge."""
+        ridge = float(np.median(self.ridges))
+        if circle not in view.kept:
+            view.kept[circle] = _oriented(view, circle, ridge)
+        G, c, oriented = view.kept[circle]
+        solved = joint_ridge.solve_ridges(G[None], c[None], self.ridges)[:, 0]
+        losses = np.empty((len(circle), len(self.ridges)))
+        for place, s in enumerate(circle):
+            task = view.tasks[s]
+            # from the common orientation back to the task's own outputs
+            W = solved @ joint_ridge.match(oriented[s].T @ task.c)
+            loss = joint_ridge.squared_error(W, task.hold_xx, task.hold_xy, task.hold_yy)
+            losses[place] = loss / max(task.rows, 1.0)
+        return losses
 
     def _settings(self, method: Method, cell: int) -> dict[str, float]:
         """What a place in a method's grid stands for."""
@@ -906,22 +931,34 @@ def _padded(c: FloatArray, outputs: int) -> FloatArray:
     return c if c.shape[1] == outputs else np.pad(c, ((0, 0), (0, outputs - c.shape[1])))
 
 
-def _merged(view: View, sources: list[int], ridge: float) -> tuple[FloatArray, FloatArray]:
-    """Several sources as one: summed second moments, and summed moments with outputs brought to one orientation.
+def _merged(view: View, t: int, sources: list[int], ridge: float) -> tuple[FloatArray, FloatArray]:
+    """The sources of task ``t`` as one: summed second moments, and summed moments brought to one orientation.
 
-    The orientation is that of the leading shared direction of the sources themselves (a sign for one output).
+    The orientation (a sign for one output) is that of the leading shared direction of sources and target together, so
+    that one decomposition serves every target of a set of tasks.
     """
     if len(sources) == 1:
         return view.tasks[sources[0]].G, view.tasks[sources[0]].c
-    members = [view.tasks[s] for s in sources]
-    G = np.zeros_like(members[0].G)
-    for group in {view.sharing[s] for s in sources}:
-        sharing = [s for s in sources if view.sharing[s] == group]
+    circle = tuple(sorted({t, *sources}))
+    if circle not in view.kept:
+        view.kept[circle] = _oriented(view, circle, ridge)
+    G, total, oriented = view.kept[circle]
+    return G - view.tasks[t].G, total - oriented[t]
+
+
+def _oriented(
+    view: View, circle: tuple[int, ...], ridge: float
+) -> tuple[FloatArray, FloatArray, dict[int, FloatArray]]:
+    """Summed ``G``, summed oriented ``c``, and the oriented ``c`` of each task."""
+    G = np.zeros_like(view.tasks[circle[0]].G)
+    for number in {view.sharing[s] for s in circle}:
+        sharing = [s for s in circle if view.sharing[s] == number]
         G += len(sharing) * view.tasks[sharing[0]].G
-    outputs = max(task.c.shape[1] for task in members)
-    moments = np.concatenate([task.c / np.sqrt(task.rows) for task in members], axis=1)
+    outputs = max(view.tasks[s].c.shape[1] for s in circle)
+    moments = np.concatenate([view.tasks[s].c / np.sqrt(view.tasks[s].rows) for s in circle], axis=1)
     leading = joint_ridge.shared_directions(G, moments, ridge, outputs)
-    return G, sum((task.c @ joint_ridge.match(task.c.T @ leading) for task in members), np.zeros((len(G), 1)))
+    oriented = {s: view.tasks[s].c @ joint_ridge.match(view.tasks[s].c.T @ leading) for s in circle}
+    return G, sum(oriented.values(), np.zeros((len(G), 1))), oriented
 
 
 def _errors(members: Sequence[Standard], W: FloatArray) -> FloatArray:

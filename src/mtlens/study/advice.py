@@ -1,0 +1,412 @@
+"""Advice: a system that is not worse than the best tuned single-task models, and keeps the gain where there is one.
+
+Everything is judged on held-out predictions of what would be deployed. A task's own family is chosen by half its own
+and half the pooled evidence; each candidate way of joining is given safe weights (``stacking``); the candidate with the
+largest pooled gain is advised, and none when no gain exceeds two standard errors: "nothing to gain here" is the
+commonest honest answer. Controls stand beside it: what the same stack gains from a second network of the task itself,
+and from a penalty that tasks share without sharing a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mtlens.arrays import FloatArray
+from mtlens.errors import InputError
+from mtlens.models.space import spaces_of
+from mtlens.models.system import Grid, Group, System, TaskPlan
+from mtlens.study.candidates import FEW_SOURCES, Candidate, Family, HeldOut
+from mtlens.study.groups import Grouping, best_groups
+from mtlens.study.stacking import OWN, THRESHOLD, SafeJoin, safe_join
+from mtlens.tasks import Task, TaskSet
+from mtlens.theory.rank_curve import RankCurve, rank_curve
+
+FOLDS = 5
+FEW_PAIRS = 60  # tasks up to which the linear core predicts every pair for groups that were not measured
+WIDE_PAIRS = 512  # columns up to which it does
+NORMAL_95 = 1.96
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One row of the table: a candidate or control, its pooled held-out gain over alone, and whether it was applied."""
+
+    name: str
+    gain: float
+    error: float
+    applied: bool
+    control: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """A system with its evidence.
+
+    ``difference`` (R2 or Brier skill, mean over tasks) is the held-out gain over the best tuned single-task system,
+    with its 95 % interval; it is 0 with an empty interval when nothing is joined. ``sharing`` is that gain minus the
+    best control's: the part that is not ensembling or a shared penalty.
+    """
+
+    system: System
+    difference: float
+    low: float
+    high: float
+    sharing: float | None
+    tried: tuple[Tried, ...]
+    capacity: tuple[RankCurve, ...] = ()
+    grouping: tuple[tuple[tuple[str, ...], float], ...] = ()
+    found: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``verdicts.json`` holds under ``advice``."""
+        return {
+            "summary": self.system.summary,
+            "difference": self.difference,
+            "low": self.low,
+            "high": self.high,
+            "sharing": self.sharing,
+            "per_task": [
+                plan.model_dump(
+                    include={"recipe", "family", "joint_family", "weight", "difference", "low", "high", "n"}
+                )
+                | {"task": plan.name, "sources": list(self.system.sources_of(plan.name))}
+                | {"evidence": plan.evidence, "would_change": plan.would_change}
+                for plan in self.system.tasks
+            ],
+            "tried": [vars(row) | {} for row in self.tried],
+            "groups": [{"tasks": list(group), "stability": stability} for group, stability in self.grouping],
+            "found": list(self.found),
+        }
+
+
+def advise(
+    tasks: TaskSet | Sequence[Task],
+    *,
+    families: Sequence[Family] = ("linear", "trunk"),
+    grid: Grid | None = None,
+    joint_grid: Grid | None = None,
+    seed: int = 0,
+    folds: int = FOLDS,
+    max_models: int | None = None,
+    pairs: FloatArray | None = None,
+    pair_errors: FloatArray | None = None,
+    device: str = "cpu",
+    workers: int | None = None,
+    progress: Say | None = None,
+) -> Advice:
+    """Advise a system from development rows; splits that tasks carry are ignored, so pass no test rows.
+
+    Args:
+        tasks: development rows.
+        families: "linear", "trunk" (the grid's networks) or both.
+        grid: what every member, alone or joint, chooses from.
+        joint_grid: refused unless equal to ``grid``: unequal grids fake gains of several points.
+        seed: of folds and networks.
+        folds: of the held-out predictions.
+        max_models: most groups when tasks are joined in groups; None for no limit.
+        pairs: ``(k, k)`` measured transfer (target, source); NaN where not measured: the linear core fills these in.
+        pair_errors: their standard errors, for the stability of groups.
+        device, workers: of ``mtlens.train``.
+        progress: told what is being done.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> theta = rng.standard_normal(8)
+        >>> def school(name: str) -> Task:
+        ...     X = rng.standard_normal((24, 8))
+        ...     return Task(name, X, X @ theta + 2 * rng.standard_normal(24), kind="regression")
+        >>> advice = advise([school(f"school {i}") for i in range(8)], families=("linear",))
+        >>> advice.system.tasks[0].recipe != "alone", advice.difference > 0.05
+        (True, True)
+    """
+    tasks = tasks if isinstance(tasks, TaskSet) else TaskSet(tasks)
+    grid = grid or Grid()
+    _check(families, grid, joint_grid)
+    say = progress or (lambda _: None)
+    options = {"device": device, "workers": workers, "progress": False}
+    blank = System.alone(tasks.names, seed=seed, folds=folds, grid=grid)
+    parts = []
+    for names in spaces_of(tasks, blank):
+        say(f"held-out predictions of {len(names)} tasks")
+        held = HeldOut(tasks.subset(names), grid=grid, seed=seed, folds=folds, options=options, say=say)
+        place = [tasks.names.index(name) for name in names]
+        measured = None if pairs is None else np.asarray(pairs)[np.ix_(place, place)]
+        errors = None if pair_errors is None else np.asarray(pair_errors)[np.ix_(place, place)]
+        parts.append(_Part(held, _usable(families, held), max_models, measured, errors).advise())
+    return _together(tasks, blank, parts)
+
+
+def _check(families: Sequence[str], grid: Grid, joint_grid: Grid | None) -> None:
+    strange = [family for family in families if family not in ("linear", "trunk")]
+    if strange or not families:
+        raise InputError(
+            f"families={list(families)!r} must name linear, trunk or both. Leave the argument out for both."
+        )
+    if joint_grid is not None and joint_grid != grid:
+        fields = [name for name in Grid.model_fields if getattr(grid, name) != getattr(joint_grid, name)]
+        name = fields[0]
+        raise InputError(
+            f"advise: alone chooses {name} from {getattr(grid, name)!r}, joint from {getattr(joint_grid, name)!r}. "
+            "Unequal grids fake gains, so both sides need one grid. Give only grid=."
+        )
+
+
+def _usable(families: Sequence[Family], held: HeldOut) -> list[Family]:
+    usable: list[Family] = [family for family in families if family == "trunk" or held.has_columns]
+    if not usable:
+        raise InputError(f"the linear family does not apply to {', '.join(held.raw.names[:5])}. Add family 'trunk'.")
+    return usable
+
+
+@dataclass(frozen=True, eq=False)
+class _Advised:
+    """The advice for one input space."""
+
+    plans: dict[str, TaskPlan]
+    groups: list[Group]
+    join: SafeJoin | None
+    chosen: Candidate | None
+    tried: list[Tried]
+    curve: RankCurve | None
+    grouping: list[tuple[tuple[str, ...], float]]
+    found: list[str]
+
+
+class _Part:
+    """Advice for the tasks of one input space."""
+
+    def __init__(
+        self,
+        held: HeldOut,
+        families: list[Family],
+        max_models: int | None,
+        pairs: FloatArray | None,
+        pair_errors: FloatArray | None,
+    ) -> None:
+        self.held, self.families, self.max_models = held, families, max_models
+        self.pairs, self.pair_errors = pairs, pair_errors
+        self.found: list[str] = []
+
+    def advise(self) -> _Advised:
+        held = self.held
+        if held.small:
+            shown = "; ".join(f"{name}: {reason}" for name, reason in list(held.small.items())[:3])
+            self.found.append(f"{len(held.small)} tasks are too small for evidence of their own ({shown})")
+        if not held.names:
+            return self._alone_without_evidence()
+        own = {family: held.alone(family) for family in self.families}
+        families = self._families(own)
+        alone = {name: own[families[name]][name] for name in held.names}
+        if len(held.raw) < 2:
+            return _Advised(self._plans(None, None, families), [], None, None, [], None, [], self.found)
+        grouping = self._grouping()
+        joins = {c: self._join(alone, held.joint(c)) for c in self._candidates(grouping)}
+        controls = self._controls(alone, families)
+        chosen, join = self._chosen(joins)
+        tried = [_row(c.name, j) for c, j in joins.items()] + [_row(n, j, control=True) for n, j in controls.items()]
+        curve = rank_curve(held.alone_core) if held.has_columns else None
+        if curve is not None:
+            self.found.append(_capacity_line(curve))
+        groups = [] if chosen is None else chosen.system(held.raw.names, held.grid, held.seed, held.folds).groups
+        stability = [] if grouping is None else self._named(grouping)
+        plans = self._plans(chosen, join, families)
+        return _Advised(plans, list(groups), join, chosen, tried, curve, stability, self.found)
+
+    def _alone_without_evidence(self) -> _Advised:
+        families = dict.fromkeys(self.held.raw.names, self.families[0])
+        return _Advised(self._plans(None, None, families), [], None, None, [], None, [], self.found)
+
+    # ------------------------------------------------------------------ alone
+
+    def _families(self, own: Mapping[Family, Mapping[str, FloatArray]]) -> dict[str, Family]:
+        """The family of each task by itself: half its own held-out evidence, half that of all tasks."""
+        names = self.held.raw.names
+        if len(own) == 1:
+            return dict.fromkeys(names, next(iter(own)))
+        evidence = self.held.evidence(own["linear"], own["trunk"])
+        gains = {}
+        for name, part in evidence.items():
+            errors = [((part.y - p) ** 2).sum() for p in (part.alone, part.joint)]
+            gains[name] = float((errors[0] - errors[1]) / max(len(part.y) * part.variance, np.finfo(float).tiny))
+        pooled = float(np.mean(list(gains.values()))) if gains else 0.0
+        return {name: "trunk" if OWN * gains.get(name, pooled) + (1 - OWN) * pooled > 0 else "linear" for name in names}
+
+    # ------------------------------------------------------------------ candidates
+
+    def _candidates(self, grouping: Grouping | None) -> list[Candidate]:
+        found: list[Candidate] = []
+        if "linear" in self.families:
+            found += [Candidate("joint", "linear"), Candidate("shrink", "linear")]
+            if len(self.held.names) <= FEW_SOURCES:
+                found.append(Candidate("sources", "linear"))
+        if "trunk" in self.families:
+            found.append(Candidate("joint", "trunk"))
+        if grouping is not None and 1 < len(grouping.groups) < len(self.held.raw):
+            groups = tuple(group for group, _ in self._named(grouping))
+            found += [Candidate("group", family, groups) for family in self.families]
+        return found
+
+    def _grouping(self) -> Grouping | None:
+        """Groups from measured pairs, and from the linear core where nothing was measured."""
+        held = self.held
+        D, errors = self.pairs, self.pair_errors
+        if D is None or np.isnan(D[~np.eye(len(D), dtype=bool)]).any():
+            core = held.joint_core if held.has_columns and held.joint_core.width <= WIDE_PAIRS else None
+            if len(held.raw) <= FEW_PAIRS and core is not None:
+                table = core.pairs()
+                predicted, spread = table.difference, core.standard_error(table.folds)
+                D = predicted if D is None else np.where(np.isnan(D), predicted, D)
+                errors = spread if errors is None else np.where(np.isnan(errors), spread, errors)
+            elif D is None:
+                return None
+        return best_groups(D, errors=errors, max_models=self.max_models, seed=held.seed)
+
+    def _named(self, grouping: Grouping) -> list[tuple[tuple[str, ...], float]]:
+        names = self.held.raw.names
+        return [
+            (tuple(names[i] for i in group), stability)
+            for group, stability in zip(grouping.groups, grouping.stability, strict=True)
+        ]
+
+    def _join(self, alone: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> SafeJoin:
+        return safe_join(self.held.evidence(alone, other))
+
+    def _controls(self, alone: Mapping[str, FloatArray], families: Mapping[str, Family]) -> dict[str, SafeJoin]:
+        """The same stack with something that shares no model in place of the joint one."""
+        found = {}
+        if "trunk" in families.values():
+            found["second network of the task itself"] = self._join(alone, self.held.alone("trunk", again=True))
+        if "linear" in self.families:
+            found["penalty shared, no model shared"] = self._join(alone, self.held.shared_penalty())
+        return found
+
+    @staticmethod
+    def _chosen(joins: Mapping[Candidate, SafeJoin]) -> tuple[Candidate | None, SafeJoin | None]:
+        """The candidate with the largest pooled gain among those whose evidence carries it."""
+        carried = {c: join for c, join in joins.items() if join.applied}
+        if not carried:
+            return None, None
+        best = max(carried, key=lambda c: carried[c].gain)
+        return best, carried[best]
+
+    # ------------------------------------------------------------------ plans
+
+    def _plans(
+        self, chosen: Candidate | None, join: SafeJoin | None, families: Mapping[str, Family]
+    ) -> dict[str, TaskPlan]:
+        return {name: self._plan(name, chosen, join, families[name]) for name in self.held.raw.names}
+
+    def _plan(self, name: str, chosen: Candidate | None, join: SafeJoin | None, family: Family) -> TaskPlan:
+        if chosen is None or join is None:
+            return TaskPlan(name=name, family=family, evidence=_NOTHING, would_change=_MORE)
+        weight = join.weights.get(name, join.pooled)
+        group = chosen.group_of(name) if chosen.recipe == "group" else None
+        if weight <= 0.0 or (chosen.recipe == "group" and group is None):
+            return TaskPlan(
+                name=name, family=family, evidence="alone: joining moved it the wrong way", would_change=_MORE
+            )
+        gain, error = join.own_gains.get(name), join.own_errors.get(name, np.inf)
+        known = gain is not None and np.isfinite(error)
+        return TaskPlan(
+            name=name,
+            recipe=chosen.recipe,
+            family=family,
+            joint_family=chosen.family,
+            weight=round(weight, 4),
+            group=group,
+            difference=gain,
+            low=gain - NORMAL_95 * error if known and gain is not None else None,
+            high=gain + NORMAL_95 * error if known and gain is not None else None,
+            n=int(self.held.raw[name].labelled.sum()) if known else 0,
+            evidence=f"pooled held-out gain {join.gain:+.4f}, {join.strength:.1f} standard errors",
+            would_change=f"a pooled gain below {THRESHOLD:g} standard errors on other rows",
+        )
+
+
+_NOTHING = "no way of joining gains more than two standard errors on held-out rows"
+_MORE = "more rows, or sources closer to this task"
+
+
+def _row(name: str, join: SafeJoin, *, control: bool = False) -> Tried:
+    return Tried(name, join.gain, join.error, join.applied, control)
+
+
+def _capacity_line(curve: RankCurve) -> str:
+    if curve.flat:
+        return f"capacity: flat from {curve.ranks[0]} to {curve.ranks[-1]} shared linear directions; any size will do"
+    ranks = ", ".join(map(str, curve.ranks))
+    return f"capacity: {curve.suggested} shared linear directions (best {curve.best} of {ranks})"
+
+
+def _together(tasks: TaskSet, blank: System, parts: Sequence[_Advised]) -> Advice:
+    """One system of all input spaces; the difference is the mean over all tasks."""
+    plans = {name: plan for part in parts for name, plan in part.plans.items()}
+    groups: list[Group] = []
+    for number, part in enumerate(parts):
+        renamed = {g.name: f"{g.name} of space {number + 1}" if len(parts) > 1 else g.name for g in part.groups}
+        groups += [Group(name=renamed[g.name], tasks=g.tasks) for g in part.groups]
+        for name in part.plans:
+            if plans[name].group is not None:
+                plans[name] = plans[name].model_copy(update={"group": renamed[str(plans[name].group)]})
+        if len(parts) > 1:
+            _name_sources(plans, part)
+    shares = [len(part.plans) / len(tasks) for part in parts]
+    gain = sum(s * (p.join.gain if p.join else 0.0) for s, p in zip(shares, parts, strict=True))
+    error = float(
+        np.sqrt(sum((s * (p.join.error if p.join else 0.0)) ** 2 for s, p in zip(shares, parts, strict=True)))
+    )
+    found = [line for part in parts for line in part.found]
+    system = System(
+        seed=blank.seed, folds=blank.folds, grid=blank.grid, groups=groups, found=found,
+        tasks=[plans[name] for name in tasks.names], summary=_summary(parts, gain, error),
+    )  # fmt: skip
+    return Advice(
+        system=system,
+        difference=gain,
+        low=gain - NORMAL_95 * error,
+        high=gain + NORMAL_95 * error,
+        sharing=_sharing(parts, shares),
+        tried=tuple(row for part in parts for row in part.tried),
+        capacity=tuple(part.curve for part in parts if part.curve is not None),
+        grouping=tuple(entry for part in parts for entry in part.grouping),
+        found=tuple(found),
+    )
+
+
+def _name_sources(plans: dict[str, TaskPlan], part: _Advised) -> None:
+    """With several input spaces "all other tasks" means those of the same space: say which."""
+    for name in part.plans:
+        if plans[name].recipe in ("joint", "shrink", "sources"):
+            others = [other for other in part.plans if other != name]
+            plans[name] = plans[name].model_copy(update={"sources": others})
+
+
+def _sharing(parts: Sequence[_Advised], shares: Sequence[float]) -> float | None:
+    """The advised gain less the best control's, mean over tasks; None where nothing is joined."""
+    if all(part.join is None for part in parts):
+        return None
+    total = 0.0
+    for part, share in zip(parts, shares, strict=True):
+        if part.join is not None:
+            controls = [max(row.gain, 0.0) for row in part.tried if row.control]
+            total += share * (part.join.gain - max(controls, default=0.0))
+    return total
+
+
+def _summary(parts: Sequence[_Advised], gain: float, error: float) -> str:
+    joined = [part for part in parts if part.chosen is not None]
+    if not joined:
+        return "Keep every task alone: no way of joining gains anything that can be told from noise here."
+    names = " and ".join(dict.fromkeys(part.chosen.name for part in joined if part.chosen is not None))
+    count = sum(plan.is_joint for part in joined for plan in part.plans.values())
+    return (
+        f"Join {count} tasks: {names}, safely weighted. Held-out gain over the best tuned single-task models "
+        f"{100 * gain:+.1f} points of R2 or Brier skill on average ({100 * (gain - NORMAL_95 * error):+.1f} to "
+        f"{100 * (gain + NORMAL_95 * error):+.1f})."
+    )

@@ -184,8 +184,19 @@ def test_advice_and_its_evidence_are_shown(made_result: Maker) -> None:
     plan = {"task": "a", "recipe": "joint", "sources": ["b"], "difference": 0.02, "low": 0.01, "high": 0.03, "n": 10}
     plan |= {"evidence": "the pooled gain is 3 standard errors", "would_change": "a lower end below 0"}
     advice = {"summary": "Train a with b.", "difference": 0.02, "low": 0.01, "high": 0.03, "per_task": [plan]}
+    advice |= {"sharing": 0.004, "groups": [{"tasks": ["a", "b"], "stability": 0.9}], "found": ["equal grids"]}
+    control = {"name": "alone twice", "gain": 0.016, "error": 0.003, "applied": False, "control": True}
+    advice["tried"] = [control, {**control, "name": "joint of all", "gain": 0.02, "applied": True, "control": False}]
     text = page(made_result(["a", "b"], advice=advice))
-    for told in ("Train a with b.", plan["evidence"], plan["would_change"], "+0.020 (95 %: +0.010 to +0.030)"):
+    for told in (
+        "Train a with b.",
+        plan["evidence"],
+        plan["would_change"],
+        "+0.020 (95 %: +0.010 to +0.030)",
+        "+0.004 is due to sharing",
+        "found again in 90 %",
+        "alone twice: +0.016 ± 0.006 (95 %), control",
+    ):
         assert str(told) in text
 
 

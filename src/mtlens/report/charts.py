@@ -301,7 +301,7 @@ class _Frame:
 
     def __init__(self, width: float, height: float, names: Sequence[str]) -> None:
         self.width, self.names = width, list(names)
-        self.left, self.right, self.top, self.bottom = 66.0, width - 16.0, 44.0, height - 52.0
+        self.left, self.right, self.top, self.bottom = 76.0, width - 16.0, 44.0, height - 52.0
         self.legend_top = height
         self.places, lines = _flow([min(width_of(n) + 44, width - 20) for n in self.names], width - 20)
         self.total_height = height + (lines * LINE_HEIGHT + 8 if len(self.names) > 1 else 0)

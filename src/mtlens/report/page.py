@@ -15,7 +15,17 @@ from markupsafe import Markup
 
 from mtlens.report import page_charts as charts
 from mtlens.report import tables as t
-from mtlens.report.answer import Verdicts, capacity_told, findings, headline, measured, measured_pairs, methods_told
+from mtlens.report.answer import (
+    Verdicts,
+    capacity_told,
+    findings,
+    headline,
+    measured,
+    measured_pairs,
+    methods_told,
+    quoted,
+    signed,
+)  # fmt: skip
 from mtlens.report.charts import draw
 from mtlens.report.made import made_of
 from mtlens.report.predicted import predicted_told
@@ -98,12 +108,25 @@ def _advice(verdicts: Verdicts) -> Section | None:
     advice = verdicts.get("advice")
     if not advice:
         return None
-    told = [str(advice[key]) for key in ("summary", "why", "would_change") if advice.get(key)]
-    told += [str(line) for line in advice.get("found", ())]
-    return Section(
-        "advice", "Advice and its evidence", told, _present(charts.advice_chart(verdicts)),
-        tables=_with_rows(t.advice_table(verdicts)), open=True,
-    )  # fmt: skip
+    told = [str(advice["summary"])] if advice.get("summary") else []
+    if advice.get("sharing") is not None:
+        told.append(
+            f"Of its gain {signed(advice['sharing'])} is due to sharing: what its best control gains without a shared "
+            "model is taken off."
+        )
+    told += [_group_told(group) for group in advice.get("groups") or ()]
+    told += [str(line) for line in advice.get("found") or ()]
+    drawings = _present(charts.advice_chart(verdicts), charts.tried_chart(verdicts))
+    tables = _with_rows(t.advice_table(verdicts), t.tried_table(verdicts))
+    return Section("advice", "Advice and its evidence", told, drawings, tables=tables, open=True)
+
+
+def _group_told(group: Mapping[str, Any]) -> str:
+    names = ", ".join(quoted(name) for name in group["tasks"])
+    stability = group.get("stability")
+    return f"Group: {names}" + (
+        "." if stability is None else f" (found again in {100 * stability:.0f} % of resamples)."
+    )
 
 
 def _together(verdicts: Verdicts) -> Section | None:
@@ -159,6 +182,19 @@ def _causes(verdicts: Verdicts) -> Section | None:
     return Section("causes", "Why it hurts", told, tables=_with_rows(t.causes_table(verdicts)), open=True)
 
 
+def _texts(verdicts: Verdicts) -> Section | None:
+    cells = verdicts.get("texts")
+    if not cells:
+        return None
+    told = ["Examples from the first split, the largest changes first; the verdicts rest on all splits, not on these."]
+    told += [
+        f"{cell['source']} {cell['verdict']} {cell['target']}: of {cell['rows']} test texts joint training fixed "
+        f"{cell['fixed_rows']} and broke {cell['broken_rows']}."
+        for cell in cells
+    ]
+    return Section("texts", "What changed, in texts", told, tables=_with_rows(t.texts_table(verdicts)), open=True)
+
+
 def _official(verdicts: Verdicts) -> Section | None:
     drawings = _present(charts.official_chart(verdicts))
     if not drawings:
@@ -168,7 +204,7 @@ def _official(verdicts: Verdicts) -> Section | None:
 
 
 _SECTIONS: tuple[Callable[[Verdicts], Section | None], ...] = (
-    _advice, _together, _parts, _capacity, _methods, _predicted, _causes, _official,
+    _advice, _together, _parts, _capacity, _methods, _predicted, _causes, _texts, _official,
 )  # fmt: skip
 
 
@@ -200,9 +236,9 @@ def _facts(verdicts: Verdicts) -> list[tuple[str, str]]:
 def _cost(verdicts: Verdicts) -> list[tuple[str, str]]:
     cost = verdicts["cost"]
     words = {"trainings": "networks trained", "linear_fits": "linear fits", "reused": "reused from the ledger",
-             "failed": "failed", "seconds": "time spent training"}  # fmt: skip
+             "failed": "failed", "seconds": "time", "training_seconds": "training, all workers together"}  # fmt: skip
     return [
-        (words.get(key, key), _time(value) if key == "seconds" else f"{value:,}")
+        (words.get(key, key), _time(value) if key.endswith("seconds") else f"{value:,}")
         for key, value in cost.items()
         if isinstance(value, (int, float))
     ]

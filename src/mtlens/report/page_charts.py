@@ -18,6 +18,7 @@ MOST_POINTS = 2500
 CLOUDS = {"helps or hurts": ("helps", "hurts"), "no difference": ("no difference",), "undecided": ("undecided",)}
 TONES = {"helps": "better", "hurts": "worse", "better": "better", "worse": "worse"}
 NAN = float("nan")
+NORMAL_95 = 1.96
 
 
 def transfer_map(verdicts: Verdicts) -> HeatMap:
@@ -196,6 +197,21 @@ def official_chart(verdicts: Verdicts) -> Forest | None:
              for row in rows]  # fmt: skip
     shown = [_forest_row(name, {**row, "n": row["rows"]}) for name, row in zip(names, rows, strict=True)]
     return Forest("On the official test rows", shown, "joint − alone", margin=_margin(verdicts))
+
+
+def tried_chart(verdicts: Verdicts) -> Forest | None:
+    """Every candidate the advice tried, and its controls: pooled held-out gain over alone."""
+    tried = (verdicts.get("advice") or {}).get("tried") or ()
+    if not tried:
+        return None
+    rows = []
+    for row in tried:
+        gain, reach = _value(row["gain"]), NORMAL_95 * _value(row["error"])
+        note = "applied" if row["applied"] else "control" if row.get("control") else ""
+        tip = f"{row['name']}: {signed(gain)} ± {reach:.3f} (95 %){', ' if note else ''}{note}"
+        tone = "better" if row["applied"] else ""
+        rows.append(ForestRow(str(row["name"]), gain, gain - reach, gain + reach, tone, note, tip))
+    return Forest("What was tried, and its controls", rows, "held-out gain over alone (R2 or Brier skill)")
 
 
 def advice_rows(verdicts: Verdicts) -> list[dict[str, Any]]:

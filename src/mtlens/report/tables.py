@@ -71,7 +71,7 @@ def tables(verdicts: Verdicts) -> list[DataTable]:
     """Every table that has rows."""
     makers: Sequence[Callable[[Verdicts], DataTable]] = (
         pairs_table, together_table, left_out_table, methods_table, capacity_table, tasks_table, predicted_table,
-        advice_table, causes_table, official_table,
+        advice_table, tried_table, causes_table, official_table,
     )  # fmt: skip
     made = [make(verdicts) for make in makers]
     return [table for table in made if table.rows]
@@ -168,6 +168,25 @@ def advice_table(verdicts: Verdicts) -> DataTable:
     return DataTable("advice", "Advice, task by task", columns, rows)
 
 
+def tried_table(verdicts: Verdicts) -> DataTable:
+    columns = (
+        Column("tried"), Column("gain", "difference"), Column("standard error", "score"), Column("applied"),
+        Column("control"),
+    )  # fmt: skip
+    tried = (verdicts.get("advice") or {}).get("tried") or ()
+    rows = [
+        [
+            row["name"],
+            row["gain"],
+            row["error"],
+            "yes" if row["applied"] else "no",
+            "yes" if row.get("control") else "no",
+        ]
+        for row in tried
+    ]
+    return DataTable("tried", "What the advice tried, and its controls: pooled held-out gain over alone", columns, rows)
+
+
 def causes_table(verdicts: Verdicts) -> DataTable:
     columns = (
         Column("target"), Column("source"), Column("changed"), Column("names the cause"), Column("harm", "difference"),
@@ -181,6 +200,17 @@ def causes_table(verdicts: Verdicts) -> DataTable:
         for c in cell["contrasts"]
     ]  # fmt: skip
     return DataTable("causes", "Measured contrasts of the pairs that hurt", columns, rows)
+
+
+def texts_table(verdicts: Verdicts) -> DataTable:
+    columns = [Column(title) for title in ("target", "source", "joint training", "text", "label", "alone", "joint")]
+    rows = [
+        [cell["target"], cell["source"], sort, row["text"], row["label"], row["alone"], row["joint"]]
+        for cell in verdicts.get("texts", ())
+        for sort in ("fixed", "broken")
+        for row in cell[sort]
+    ]
+    return DataTable("texts", "Test texts that joint training fixed or broke", columns, rows)
 
 
 def official_table(verdicts: Verdicts) -> DataTable:

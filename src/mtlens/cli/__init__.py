@@ -16,8 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from mtlens.cli.diagnose import diagnose
+from mtlens.cli.fit import fit
 from mtlens.cli.init import init
 from mtlens.cli.plan import plan
+from mtlens.cli.predict import predict
 from mtlens.cli.report import report
 from mtlens.cli.reproduce import reproduce
 from mtlens.cli.show import show
@@ -50,7 +52,7 @@ def _add(command: Callable[..., Any]) -> None:
     app.command(help=text.strip(), epilog=f"Example: {example.strip()}")(command)
 
 
-for _command in (diagnose, init, plan, report, reproduce, show, study, tasks):
+for _command in (diagnose, fit, init, plan, predict, report, reproduce, show, study, tasks):
     _add(_command)
 
 

@@ -166,7 +166,7 @@ class Model:
         columns: dict[str, Array] = {}
         for name in names:
             for head, column in self._columns(self.tasks[name], found[name], level):
-                columns[_free(head, columns)] = column
+                columns[free_name(head, columns)] = column
         return columns
 
     def _columns(self, task: TaskModel, value: FloatArray, level: float) -> Iterator[tuple[str, Array]]:
@@ -203,10 +203,7 @@ class Model:
 
     def unseen(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
         """A line for every category column with values that training never saw."""
-        return [
-            f"column {column!r}: {_some(labels)} not in the training rows; such rows belong to no known category."
-            for column, labels in self.strange_categories(rows, names).items()
-        ]
+        return [unseen_line(column, labels) for column, labels in self.strange_categories(rows, names).items()]
 
     def strange_categories(self, rows: Rows, names: Sequence[str] | None = None) -> dict[str, list[str]]:
         """Category column -> its values that training never saw, where these have no column of their own."""
@@ -252,7 +249,7 @@ def _named(raw: Any, task: TaskModel) -> Any:
     return Table(dict(zip(task.schema.names, raw.T, strict=True)))
 
 
-def _free(head: str, taken: Mapping[str, Any]) -> str:
+def free_name(head: str, taken: Mapping[str, Any]) -> str:
     """A column name that is not taken yet."""
     name, number = head, 2
     while name in taken:
@@ -260,6 +257,9 @@ def _free(head: str, taken: Mapping[str, Any]) -> str:
     return name
 
 
-def _some(labels: Sequence[str]) -> str:
+def unseen_line(column: str, labels: Sequence[str]) -> str:
+    """What to say of categories that training never saw."""
     shown = ", ".join(f"{label!r:.40}" for label in labels[:5])
-    return f"{shown}{f' and {len(labels) - 5} more' if len(labels) > 5 else ''} {'is' if len(labels) == 1 else 'are'}"
+    more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+    verb = "is" if len(labels) == 1 else "are"
+    return f"column {column!r}: {shown}{more} {verb} not in the training rows; such rows belong to no known category."

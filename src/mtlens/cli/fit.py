@@ -1,0 +1,63 @@
+"""``mtlens fit``: the advised system, trained on all rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def fit(
+    source: Annotated[
+        str,
+        typer.Argument(help="The folder of a study, a SPEC (.toml), a data file, or an example.", metavar="RUN|SPEC"),
+    ] = "example",
+    out: Annotated[
+        Path | None, typer.Option(help="The model's folder; SOURCE's name with '-model' by default.")
+    ] = None,
+    targets: Annotated[
+        str | None, typer.Option(help="Label columns of a data file, or the tasks to keep: a,b.", metavar="A,B")
+    ] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="A label value of a data file that means: no label, such as -1.")
+    ] = None,
+    advice: Annotated[Path | None, typer.Option(help="An advice.toml (or a study's folder) to build instead.")] = None,
+    data: Annotated[str | None, typer.Option(help="The study's data, if they have moved: a SPEC or data file.")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Without advice: linear, trunk, or best of both (the default).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of folds and networks.", min=0)] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
+    workers: Annotated[int | None, typer.Option(help="Worker processes; one a core by default.", min=1)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was built as JSON (docs/json.md).")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+) -> None:
+    """Train the advised system on all rows and save it.
+
+    From a study's folder it builds that study's advice.toml; from a SPEC or data file, every task by itself. Ridge,
+    capacity, learning rate and epochs are chosen on held-out rows; scores shown are of held-out rows, too.
+
+    Example: mtlens fit example --family linear --out model
+    """
+    from mtlens.cli.fit_options import checked_family, model_folder
+    from mtlens.models import fit as run
+    from mtlens.models.card import summary_of, summary_table
+    from mtlens.tasks.readers import read_tasks
+
+    tasks = None if data is None else read_tasks(data, targets=targets, missing=missing)
+    model = run(
+        source, advice=advice, tasks=tasks, targets=None if data else targets, missing=missing,
+        family=checked_family(family), seed=seed, device=device, workers=workers, progress=None if quiet else _say,
+    )  # fmt: skip
+    folder = model.save(model_folder(source, out))
+    summary = {"model": str(folder), **summary_of(model)}
+    sys.stdout.write(json.dumps(summary, indent=1, ensure_ascii=False) + "\n" if as_json else summary_table(model))
+    if not quiet:
+        _say(f"Written to {folder} (its card is {folder / 'MODEL.md'}). Predict with: mtlens predict {folder} FILE")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")

@@ -23,12 +23,13 @@ from mtlens.models.space import fit_space
 from mtlens.models.system import Grid, Group, Recipe, System, TaskPlan
 from mtlens.study.stacking import Evidence
 from mtlens.tasks import Task, TaskSet
-from mtlens.tasks.splits import Splits, units
+from mtlens.tasks.splits import units
+from mtlens.theory.folded import assign_folds
 from mtlens.theory.transfer import LinearProblem, LinearTransfer
 
 Family = Literal["linear", "trunk"]
 FEW_SOURCES = 30  # tasks up to which the sources' predictions are tried as further inputs
-LEAST = 2  # labelled rows of a class in every part of a fold
+LEAST = 2  # labelled rows a fold, and of every class, below which a task has no evidence of its own
 OTHER_SEED = 7919  # added to the seed for the control: the same model, drawn again
 
 Say = Callable[[str], None]
@@ -82,10 +83,11 @@ class HeldOut:
         self.grid, self.seed, self.folds, self.options, self.say = grid, seed, folds, dict(options), say
         self.raw = TaskSet([task.replace(split=None) for task in tasks])
         texts = {"vectors": grid.vectors, "encoder": grid.encoder}
-        _, dense = fit_space(list(self.raw), {name: value for name, value in texts.items() if value is not None})
+        self.space, dense = fit_space(
+            list(self.raw), {name: value for name, value in texts.items() if value is not None}
+        )
         self.dense = TaskSet(dense)
-        self.splits = Splits(seed, "kfold", outer=folds, valid=0.2, least=LEAST)
-        self.small = self.splits.too_small(self.raw)
+        self.small = {task.name: reason for task in self.raw if (reason := _shortage(task, folds))}
         self.names = tuple(name for name in self.raw.names if name not in self.small)
         self.units = dict(zip(self.raw.names, units(self.raw), strict=True))
 
@@ -96,19 +98,31 @@ class HeldOut:
         return X.ndim == 2 and X.shape[1] <= TOO_WIDE
 
     @cached_property
-    def _parts(self) -> list[TaskSet]:
-        """The tasks that can be split, with their split column, a TaskSet a fold."""
-        kept = self.dense.subset(self.names)
-        return [self.splits.assign(kept, fold) for fold in range(self.folds)]
+    def fold_of(self) -> dict[str, IntArray]:
+        """The fold in which each row is held out; -1 for rows of tasks that are never held out."""
+        kept = [self.raw[name] for name in self.names]
+        dealt = assign_folds(
+            [self.units[task.name] for task in kept],
+            [task.labelled for task in kept],
+            [None if task.kind == "regression" else task.y for task in kept],
+            folds=self.folds,
+            seed=self.seed,
+        )
+        found = {task.name: np.full(task.num_rows, -1, dtype=np.int64) for task in self.raw}
+        return found | dict(zip(self.names, dealt, strict=True))
 
     @cached_property
-    def fold_of(self) -> dict[str, IntArray]:
-        """The fold in which each row is test; -1 for rows of tasks that are never held out."""
-        found = {task.name: np.full(task.num_rows, -1, dtype=np.int64) for task in self.raw}
-        for number, part in enumerate(self._parts):
-            for task in part:
-                found[task.name][task.split == "test"] = number
-        return found
+    def parts(self) -> list[TaskSet]:
+        """The tasks that can be held out, a TaskSet a fold: that fold is test, the next one valid."""
+        return [self._part(self.dense, fold) for fold in range(self.folds)]
+
+    def _part(self, tasks: TaskSet, fold: int) -> TaskSet:
+        made = []
+        for name in self.names:
+            own = self.fold_of[name]
+            valid = np.where(own == (fold + 1) % self.folds, "valid", "train")
+            made.append(tasks[name].replace(split=np.where(own == fold, "test", valid)))
+        return TaskSet(made)
 
     # ------------------------------------------------------------------ linear
 
@@ -148,7 +162,7 @@ class HeldOut:
     def _on_predictions(self, candidate: Candidate) -> dict[str, FloatArray]:
         system = candidate.system(self.names, self.grid, self.seed, self.folds)
         found = {name: _empty(self.dense[name]) for name in self.names}
-        for part in self._parts:
+        for part in self.parts:
             fits = LinearFits(list(part), system)
             for task in part:
                 rows = task.rows_of("test")
@@ -164,7 +178,8 @@ class HeldOut:
 
     def _networks(self, system: System, *, joint: bool) -> dict[str, FloatArray]:
         jobs = {name: job_of(system, name, joint=joint) for name in self.names}
-        parts = [list(part) for part in (self._token_parts if reads_tokens(self.grid) else self._parts)]
+        inputs = self.raw if reads_tokens(self.grid) else self.dense
+        parts = [list(self._part(inputs, fold)) for fold in range(self.folds)]
         self.say(f"training {len(set(jobs.values()))} networks on {len(parts)} folds")
         networks = Networks(system, list(jobs.values()), parts, self.options)
         found = {name: _empty(self.dense[name]) for name in self.names}
@@ -174,11 +189,6 @@ class HeldOut:
                 if values is not None:
                     found[task.name][task.rows_of("test")] = values
         return found
-
-    @cached_property
-    def _token_parts(self) -> list[TaskSet]:
-        kept = self.raw.subset(self.names)
-        return [self.splits.assign(kept, fold) for fold in range(self.folds)]
 
     # ------------------------------------------------------------------ by name
 
@@ -210,6 +220,18 @@ class HeldOut:
                 fold, unit = self.fold_of[name][known], self.units[name][known]
                 found[name] = Evidence(y, both[0][known], both[1][known], fold, unit)
         return found
+
+
+def _shortage(task: Task, folds: int) -> str:
+    """Why a task cannot be held out, or nothing."""
+    known = task.y[task.labelled]
+    if len(known) < LEAST * folds:
+        return f"{len(known)} labelled rows, {LEAST * folds} are needed"
+    if task.kind != "regression":
+        counts = np.bincount(known.astype(np.int64), minlength=task.num_classes)
+        if counts.min() < LEAST:
+            return f"{counts.min()} rows of class {task.classes[int(counts.argmin())]!r}, {LEAST} are needed"
+    return ""
 
 
 def _empty(task: Task) -> FloatArray:

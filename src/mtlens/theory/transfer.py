@@ -755,18 +755,31 @@ class LinearTransfer:
         rest = self._rest(self._grid_losses(t, chosen, method_used))
         return self._held_out(t, chosen, method_used, np.argmin(rest, axis=0))
 
+    def shared_ridge(self, names: Sequence[str]) -> float:
+        """The one ridge with the least mean share of unexplained variance over the named tasks, each alone."""
+        return float(self.ridges[int(np.argmin(self._mean_shares(names).sum(axis=1)))])
+
+    def fit_at(self, target: str, ridge: float) -> LinearModel:
+        """The ridge of one task at a ridge of the grid, on all rows: for controls."""
+        cell = int(np.argmin(np.abs(np.log(self.ridges / ridge))))
+        return self._model(self.view(None), self._index(target), [], "alone", cell)
+
+    def _mean_shares(self, names: Sequence[str]) -> FloatArray:
+        """(L, K): unexplained share of every ridge alone, mean over tasks."""
+        rows = [self._index(name) for name in names]
+        errors, base = self._alone
+        totals = base[rows].sum(axis=1)
+        shares: FloatArray = errors[rows] / np.where(totals > 0, totals, np.inf)[:, None, None]
+        return np.asarray(shares.mean(axis=0))
+
     def shared_ridge_out_of_fold(self, names: Sequence[str]) -> dict[str, FloatArray]:
         """Like ``out_of_fold`` alone, with one ridge for all named tasks: a penalty is shared, and no model.
 
         A control: what joining gains by this route is no transfer. The ridge is the one with the least mean share of
         unexplained variance over tasks.
         """
-        rows = [self._index(name) for name in names]
-        errors, base = self._alone
-        totals = base[rows].sum(axis=1)
-        shares = errors[rows] / np.where(totals > 0, totals, np.inf)[:, None, None]
-        cells = np.argmin(self._rest(shares.mean(axis=0)), axis=0)
-        return {name: self._held_out(t, [], "alone", cells) for name, t in zip(names, rows, strict=True)}
+        cells = np.argmin(self._rest(self._mean_shares(names)), axis=0)
+        return {name: self._held_out(self._index(name), [], "alone", cells) for name in names}
 
     def _held_out(self, t: int, sources: list[int], method: Method | Literal["alone"], cells: IntArray) -> FloatArray:
         """Predictions of the first repeat's folds, each by its own cell of the grid."""

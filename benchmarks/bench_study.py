@@ -30,6 +30,7 @@ TASKS, ROWS, WIDTH, EPOCHS, BATCH = 6, 1000, 30, 30, 50
 CHOICES = {
     "capacities": (10, 50, 100), "learning_rates": (1e-3,), "epochs": EPOCHS, "splits": 5,
     "methods": ("plain", "svd", "uncertainty"), "methods_on": "pairs", "families": ("trunk",), "leave_one_out": False,
+    "advice": False,
 }  # fmt: skip
 
 

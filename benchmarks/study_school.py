@@ -54,7 +54,7 @@ def main() -> None:
         out = given.out or Path(temporary) / "run"
         study = Study(
             tasks, out, pairs=given.pairs, splits=given.splits, capacities=tuple(given.capacities),
-            families=tuple(given.families), methods=("plain",), leave_one_out=False,
+            families=tuple(given.families), methods=("plain",), leave_one_out=False, advice=False,
         )  # fmt: skip
         began = time.perf_counter()
         screening = study.screening(study.splitter())
@@ -70,7 +70,7 @@ def main() -> None:
         began = time.perf_counter()
         again = Study(
             tasks, out, pairs=given.pairs, splits=given.splits, capacities=tuple(given.capacities),
-            families=tuple(given.families), methods=("plain",), leave_one_out=False,
+            families=tuple(given.families), methods=("plain",), leave_one_out=False, advice=False,
         ).run()  # fmt: skip
         print(f"opened again in {time.perf_counter() - began:.2f} s; same table: {again.to_csv() == result.to_csv()}")
         print(f"load {os.getloadavg()}")

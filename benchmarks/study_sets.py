@@ -26,10 +26,10 @@ SETS: dict[str, dict[str, Any]] = {
     "multitarget/sf2": QUICK,
     "multitarget/scpf": QUICK,
     "multilabel/emotions": QUICK,
-    "multitarget/wq": QUICK | {"budget": 1500},
-    "multitarget/oes97": QUICK | {"budget": 1500},
-    "multilabel/yeast": QUICK | {"budget": 1500},
-    "multilabel/birds": QUICK | {"budget": 1500},
+    "multitarget/wq": QUICK | {"budget": 6000},
+    "multitarget/oes97": QUICK | {"budget": 6000},
+    "multilabel/yeast": QUICK | {"budget": 6000},
+    "multilabel/birds": QUICK,
     "multitarget/school": QUICK | {"families": ("linear",), "pairs": 300, "splits": 10, "methods": ("plain",)},
     "multilabel/bibtex": QUICK | {"families": ("linear",), "pairs": 100, "splits": 5, "methods": ("plain",)},
 }
@@ -51,7 +51,7 @@ def load(path: Path) -> TaskSet:
 
 def study(name: str, data: Path, runs: Path) -> StudyResult:
     began = time.perf_counter()
-    result = Study(load(data / f"{name}.npz"), runs / name.replace("/", "-"), **SETS[name]).run()
+    result = Study(load(data / f"{name}.npz"), runs / name.replace("/", "-"), **SETS[name], advice=False).run()
     print(f"{name}: {result} in {time.perf_counter() - began:.0f} s", flush=True)
     return result
 

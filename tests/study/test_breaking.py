@@ -28,6 +28,7 @@ for number in range(3):
     X = rng.standard_normal((120, 8)) + (shift if number == 0 else 0)
     tasks.append(Task(f"t{number}", X, X @ theta + rng.standard_normal(120)))
 choices = dict(capacities=(4, 8), learning_rates=(0.01,), epochs=int(sys.argv[4]), splits=5, methods=("plain",))
+choices["advice"] = False
 result = Study(TaskSet(tasks), sys.argv[1], workers=int(sys.argv[2]), families=("trunk", "linear"), **choices).run()
 print(result.verdicts["cost"])
 """

@@ -20,6 +20,7 @@ from mtlens.tasks import Table, Task, TaskSet
 
 QUICK: dict[str, Any] = {
     "capacities": (4,), "learning_rates": (0.02,), "epochs": 6, "methods": ("plain",), "splits": 5, "workers": 1,
+    "advice": False,
 }  # fmt: skip
 
 
@@ -134,7 +135,7 @@ def test_a_plan_counts_what_a_study_trains(folder: Path) -> None:
 
 def test_stacks_depend_on_the_plan_only() -> None:
     tasks = related()
-    settings = Settings(**{k: v for k, v in QUICK.items() if k != "workers"})
+    settings = Settings(**{k: v for k, v in QUICK.items() if k not in ("workers", "advice")})
     splitter = Splitter(tasks, settings)
     units = alone_units(tasks.names, range(5), settings) + pair_units(("t0", "t1"), range(5), settings)
     prints = {split: splitter.fingerprints(split) for split in range(5)}
@@ -149,7 +150,7 @@ def test_stacks_depend_on_the_plan_only() -> None:
 def test_identities_follow_data_and_settings() -> None:
     tasks = related()
     other = TaskSet([tasks["t0"].replace(y=tasks["t0"].y + 1e-9), tasks["t1"], tasks["t2"]])
-    settings = Settings(**{k: v for k, v in QUICK.items() if k != "workers"})
+    settings = Settings(**{k: v for k, v in QUICK.items() if k not in ("workers", "advice")})
 
     def identity(given: TaskSet, **changes: Any) -> str:
         chosen = settings.but(**changes)
@@ -225,7 +226,9 @@ def test_planted_transfer_is_found() -> None:
     for name, rows in (("target", 300), ("source", 3000)):
         X = rng.standard_normal((rows, 200))
         tasks.append(Task(name, X, X @ theta + 0.7 * rng.standard_normal(rows)))
-    cell = Study(TaskSet(tasks), splits=10, families=("linear",), workers=1).run().cell("target", "source")
+    cell = (
+        Study(TaskSet(tasks), splits=10, families=("linear",), workers=1, advice=False).run().cell("target", "source")
+    )
     assert cell["verdict"] == "helps" and cell["difference"] > 0.05
 
 
@@ -365,7 +368,14 @@ def test_a_cause_is_named_on_a_measured_contrast() -> None:
     for name, theta, rows in (("small", first, 300), ("large", second, 1500)):
         X = rng.standard_normal((rows, 10))
         tasks.append(Task(name, X, X @ theta + 0.1 * rng.standard_normal(rows)))
-    choices = {"trunk": "linear", "capacities": (1,), "learning_rates": (0.03,), "epochs": 20, "methods": ("plain",)}
+    choices = {
+        "trunk": "linear",
+        "capacities": (1,),
+        "learning_rates": (0.03,),
+        "epochs": 20,
+        "methods": ("plain",),
+        "advice": False,
+    }
     result = Study(TaskSet(tasks), families=("trunk",), splits=5, workers=1, **choices).run()
     cell = result.cell("small", "large")
     assert cell["verdict"] == "hurts" and "too little capacity" in cell["cause"]
@@ -382,3 +392,14 @@ def test_numbers_that_are_nearly_all_the_same() -> None:
     tasks = TaskSet([*(Task(n, X, X @ rng.standard_normal(3)) for n in "ab"), Task("rare", X, rare, kind="regression")])
     with pytest.raises(InputError, match="all but 7 labels are 0, at least 25 others are needed"):
         Study(tasks)
+
+
+@pytest.mark.medium
+def test_the_advice_is_written_and_remembered(tmp_path: Path) -> None:
+    choices = {**QUICK, "advice": True, "families": ("linear",)}
+    found = Study(related(), tmp_path / "run", **choices).run().verdicts
+    assert {"difference", "low", "high", "per_task"} <= found["advice"].keys()
+    assert [row["task"] for row in found["advice"]["per_task"]] == ["t0", "t1", "t2"]
+    toml = (tmp_path / "run" / "advice.toml").read_text()
+    again = Study(related(), tmp_path / "run", **choices).run().verdicts
+    assert again["advice"] == found["advice"] and (tmp_path / "run" / "advice.toml").read_text() == toml

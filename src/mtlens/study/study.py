@@ -32,6 +32,7 @@ FEWEST_TASKS = 2
 MOST_TASKS = 200
 SCREENING = 1  # raise it when the same data start to be screened differently
 LEDGER_FILE = "ledger.sqlite"
+ADVICE_FILE = "advice.toml"
 OPTIONS = ("metric", "vectors", "encoder")  # choices that are no Settings: of the tasks, and how texts become numbers
 
 
@@ -140,10 +141,28 @@ class Study:
         with self._running() as run:
             run.go()
             verdicts = verdicts_of(run, self.said, official=self.official is not None)
+            toml = self._advise(run, verdicts) if self.advice else None
+        if self.out is not None and toml is not None:
+            write_whole(self.out / ADVICE_FILE, toml)
         result = StudyResult(verdicts, self.out)
         if self.out is not None:
             result.save(self.out)
         return result
+
+    def _advise(self, run: Run, verdicts: dict[str, Any]) -> str | None:
+        """Put the advice into the verdicts; returns the content of ``advice.toml``."""
+        from mtlens.study.advising import advised
+
+        try:
+            found = advised(self, run)
+        except KeyboardInterrupt:
+            verdicts["complete"] = False
+            return None
+        verdicts["said"] = [*self.said, *run.said]
+        if found is None:
+            return None
+        verdicts["advice"], verdicts["groups"] = found["advice"], found["advice"].get("groups")
+        return str(found["toml"])
 
     def plan(self, *, calibrate: bool = True) -> dict[str, Any]:
         """What :meth:`run` would train at its first look and at most, and (calibrated) how long that takes."""

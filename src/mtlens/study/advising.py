@@ -41,8 +41,8 @@ def advised(study: Study, run: Run) -> dict[str, Any] | None:
     known = run.ledger.fact(key)
     if known is None:
         advice = advise(
-            study.tasks, families=[name for name in NAMES if name in families], grid=grid, seed=run.settings.seed, pairs=pairs, pair_errors=errors,
-            device=study.device, workers=study.workers,
+            study.tasks, families=[name for name in NAMES if name in families], grid=grid, seed=run.settings.seed,
+            pairs=pairs, pair_errors=errors, device=study.device, workers=study.workers,
         )  # fmt: skip
         known = {"advice": plain_json(advice.to_dict()), "toml": advice.system.to_toml()}
         run.ledger.remember(key, known)

@@ -25,7 +25,7 @@ from mtlens.report.answer import (
     methods_told,
     quoted,
     signed,
-)  # fmt: skip
+)
 from mtlens.report.charts import draw
 from mtlens.report.made import made_of
 from mtlens.report.predicted import predicted_told

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from mtlens.report.answer import DECIDED, Row, Verdicts, needed, signed
-from mtlens.report.page_charts import advice_rows, predicted_points
+from mtlens.report.answer import DECIDED, Row, Verdicts, advice_rows, needed, signed
+from mtlens.report.page_charts import predicted_points
 from mtlens.study.result import escaped
 
 Form: TypeAlias = Literal["text", "difference", "score", "p", "count"]
@@ -71,7 +71,7 @@ def tables(verdicts: Verdicts) -> list[DataTable]:
     """Every table that has rows."""
     makers: Sequence[Callable[[Verdicts], DataTable]] = (
         pairs_table, together_table, left_out_table, methods_table, capacity_table, tasks_table, predicted_table,
-        advice_table, tried_table, causes_table, official_table,
+        advice_table, tried_table, causes_table, texts_table, official_table,
     )  # fmt: skip
     made = [make(verdicts) for make in makers]
     return [table for table in made if table.rows]

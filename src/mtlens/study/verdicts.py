@@ -13,6 +13,7 @@ from mtlens.study.official import official_test
 from mtlens.study.plan import count_trainings
 from mtlens.study.run import Run
 from mtlens.study.statistics import compare_splits, judge
+from mtlens.study.texts import changed_texts
 
 FORMAT = 1
 
@@ -20,9 +21,10 @@ FORMAT = 1
 def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:
     """Everything a study found, as JSON. Only ``cost`` depends on the machine.
 
-    The causes of harm and the official test set are measured here, after the verdicts and not after an interruption.
+    The causes of harm, the official test set and example texts are made here, after the verdicts and not after an
+    interruption.
     """
-    causes, tested = _afterwards(run, official=official)
+    causes, tested, texts = _afterwards(run, official=official)
     names = run.names
     ratio, balanced = run.judge.ratio, run.judge.balanced
     members = run.cells.together or names
@@ -41,6 +43,7 @@ def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:
         "advice": None,
         "causes": causes,
         "official_test": tested,
+        "texts": texts,
         "screening": run.screening.as_dict(),
         "settings": run.settings.describe(),
         "said": [*said, *run.said],
@@ -49,17 +52,22 @@ def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:
     return verdicts
 
 
-def _afterwards(run: Run, *, official: bool) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    if run.is_over:
-        return [], None
+def _afterwards(
+    run: Run, *, official: bool
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[dict[str, Any]]]:
     causes: list[dict[str, Any]] = []
+    texts: list[dict[str, Any]] = []
     tested = None
     try:
-        causes = find_causes(run)
-        tested = official_test(run) if official and not run.is_over else None
+        if not run.is_over:
+            causes = find_causes(run)
+        if official and not run.is_over:
+            tested = official_test(run)
+        if not run.is_over:
+            texts = changed_texts(run)
     except KeyboardInterrupt:
         run.interrupted = True
-    return causes, tested
+    return causes, tested, texts
 
 
 def task_facts(run: Run, name: str) -> dict[str, Any]:

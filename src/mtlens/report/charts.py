@@ -322,8 +322,13 @@ class _Frame:
 
     def axes(self, x: Scale, y: Scale, x_label: str, y_label: str, x_ticks: Sequence[float] | None) -> str:
         parts = [self.y_axis(y, y_label)]
+        taken = -math.inf  # right end of the last label: a grid may be finer than its labels are wide
         for value in x.ticks(x_ticks):
-            parts.append(label(x(value), self.bottom + 17, shown(value), anchor="middle", class_="small"))
+            words = shown(value)
+            half = width_of(words, 11.5) / 2 + 2
+            if x(value) - half >= taken:
+                parts.append(label(x(value), self.bottom + 17, words, anchor="middle", class_="small"))
+                taken = x(value) + half
             parts.append(element("line", class_="axis", x1=x(value), x2=x(value), y1=self.bottom, y2=self.bottom + 4))
         parts.append(label((self.left + self.right) / 2, self.bottom + 38, x_label, anchor="middle", class_="muted"))
         return element("g", *parts, aria_hidden="true")
@@ -513,8 +518,8 @@ class _Matrix:
         self.left, self.top = self.row_room + 10, 56 + 0.82 * self.column_room
         bottom = self.top + self.side * len(chart.rows)
         self.key_top = bottom + 16
-        self.width = max(self.left + self.side * len(chart.columns) + self.column_room * 0.6 + 10, 430.0)
-        self.height = self.key_top + 42
+        self.width = max(self.left + self.side * len(chart.columns) + self.column_room * 0.6 + 10, 300.0)
+        self.height = self.key_top + 56
         finite = [abs(v) for row in chart.values for v in row if math.isfinite(v)]
         self.limit = chart.limit or max(finite, default=0.0) or 1.0
         self.mark_size = min(13.0, self.side * 0.62)
@@ -559,8 +564,8 @@ class _Matrix:
                 parts.append(label(x + 17, self.key_top + 27, text, anchor="middle", class_="small muted"))
             x += 34
         words = f"{self.chart.better} (blue), {self.chart.worse} (orange)"
-        parts.append(label(x + 12, self.key_top + 11, words, class_="small muted"))
-        self.width = max(self.width, x + 22 + width_of(words, 11.5))
+        parts.append(label(10.0, self.key_top + 46, words, class_="small muted"))
+        self.width = max(self.width, 22 + width_of(words, 11.5))
         return element("g", *parts, aria_hidden="true")
 
 

@@ -32,14 +32,14 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def shown(value: float) -> str:
-    """A tick's text: thousands as ``9k``, no needless digits.
+    """A tick's text: thousands as ``9k``, at most three digits below a thousand.
 
-    >>> shown(9000.0), shown(0.25), shown(1e-5), shown(0.0)
-    ('9k', '0.25', '1e-05', '0')
+    >>> shown(9000.0), shown(0.25), shown(1e-5), shown(0.0), shown(0.7071)
+    ('9k', '0.25', '1e-05', '0', '0.707')
     """
     if abs(value) >= 10000 or abs(value) in {k * 1000 for k in range(1, 10)}:
         return f"{value / 1000:g}k" if abs(value) < 1e6 else f"{value:g}"
-    return f"{value:g}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:g}"
 
 
 @dataclass(frozen=True)

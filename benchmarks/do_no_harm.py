@@ -252,7 +252,7 @@ def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -
         "points": points,
         "chosen": best.name if best is not None else "alone",
         "strength": {c.name: j.strength for c, j in joins.items()},
-        "families": {f: sum(v == f for v in chosen_family.values()) for f in families},
+        "alone is": {f: sum(v == f for v in chosen_family.values()) for f in families},
     }
 
 

@@ -190,6 +190,7 @@ class Deployed:
 
 def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -> dict[str, object]:
     """Points of every procedure on every task, and what the advice chose."""
+    tasks = TaskSet(t if t.kind == "regression" else t.replace(metric="log_loss") for t in tasks)  # chosen as it is scored
     development, test = split(tasks, size, seed)
     scored = {name: rows for name, rows in test.items() if _scorable(development[name], tasks[name], rows)}
     development = development.subset([n for n in development.names if _has_variety(development[n])])

@@ -111,15 +111,20 @@ class Networks:
         """Predictions for a fold's test rows by the configuration that its own validation rows prefer; None: failed."""
         j = self.jobs.index(job)
         scores = [self._score(fold, j, c) for c in range(len(self.configs(job)))]
-        if not np.isfinite(scores).any():
+        if not np.isfinite(scores).any() and not self._ended(fold, j, 0):
             return None
-        best = self._tried[fold, j, int(np.argmax(scores))]
+        best = self._tried[fold, j, int(np.nanargmax(scores)) if np.isfinite(scores).any() else 0]
         return np.mean([self._tested(trained, name) for trained in best], axis=0)  # type: ignore[no-any-return]
 
     @staticmethod
     def _tested(trained: Trained, name: str) -> FloatArray:
         assert trained.predictions is not None  # asked for above
         return trained.predictions["test"][name]
+
+    def _ended(self, fold: int, j: int, c: int) -> bool:
+        """Whether a configuration was trained to its end, whatever its score."""
+        tried = self._tried.get((fold, j, c), [])
+        return bool(tried) and all(trained.ok for trained in tried)
 
     def _score(self, fold: int, j: int, c: int) -> float:
         tried = self._tried.get((fold, j, c))
@@ -132,6 +137,8 @@ class Networks:
         if not folds:
             return configs[0]
         scores = [np.mean([self._score(fold, j, c) for fold in folds]) for c in range(len(configs))]
+        if not np.isfinite(scores).any() and all(self._ended(fold, j, 0) for fold in folds):
+            scores[0] = 0.0  # trained well, but no fold's valid rows have a score (one class only, say)
         if not np.isfinite(scores).any():
             reasons = sorted({t.reason for key, tried in self._tried.items() if key[1] == j for t in tried})
             raise TrainingError(

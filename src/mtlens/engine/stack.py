@@ -162,7 +162,20 @@ class Stack:
             part.reset(at, torch.stack([rows[name] for rows in packed]))
             self.best[name][at] = part.value[at]
         self.turn[at] = 0
+        for place, member in zip(places, self._members(places), strict=True):
+            self._quieten([place], member)
         self._begin_epochs(places)
+
+    def _quieten(self, places: Sequence[int], member: Member) -> None:
+        """Point all steps of these places at the member's empty rows, whose labels weigh nothing.
+
+        Steps beyond an epoch's length run when a graph is captured, and those of empty places always: with what an
+        earlier member left there, rows and labels would not belong together and could lie outside the store.
+        """
+        starts = np.array([self.store.start(slot) for slot in member.slots], dtype=np.int32)
+        rows = np.repeat(starts, self.layout.batch) if self.layout.mode == "each" else starts[:1]
+        self.index[self._at(places)] = torch.from_numpy(rows).to(self.index.device)
+        self.active[self._at(places)] = 0
 
     def _begin_epochs(self, places: Sequence[int]) -> None:
         """Lay out the next epoch of these places; members that meet the same rows share the work."""
@@ -221,8 +234,10 @@ class Stack:
     def _rebuild(self) -> None:
         """Everything derived from who is in the stack."""
         someone = self.runs[self.live[0]]
-        runs = [run or someone for run in self.runs]  # an empty place computes something harmless
-        members = [run.member for run in runs if run is not None]
+        assert someone is not None
+        members = [(run or someone).member for run in self.runs]
+        if empty := [place for place, run in enumerate(self.runs) if run is None]:
+            self._quieten(empty, someone.member)  # an empty place computes something harmless
         count, device, dtype = len(members), self.store.device, self.store.dtype
         self._arange = torch.arange(count, device=device)
         self._offset = self._arange * self._room

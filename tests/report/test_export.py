@@ -80,7 +80,7 @@ def test_latex_rows_have_the_columns_of_their_head(made_result: Maker) -> None:
 
 def test_figures_of_a_study_are_the_pages(real_result: StudyResult) -> None:
     names = [name for name, _ in named_charts(real_result.verdicts)]
-    assert names == ["transfer", "together", "gives", "capacity", "methods", "predicted"]
+    assert names == ["transfer", "together", "gives", "capacity", "methods", "predicted", "advice", "tried"]
 
 
 def test_a_folder_that_cannot_be_made(real_result: StudyResult, tmp_path: Path) -> None:

@@ -90,7 +90,17 @@ def test_every_part_is_there(real_result: StudyResult) -> None:
     text = page(real_result)
     parsed = Parsed(text)
     parts = {attributes["id"] for attributes in parsed.all("section")}
-    assert parts >= {"transfer", "together", "parts", "capacity", "methods", "predicted", "words", "reproduce"}
+    assert parts >= {
+        "transfer",
+        "together",
+        "parts",
+        "capacity",
+        "methods",
+        "predicted",
+        "words",
+        "reproduce",
+        "advice",
+    }
     for link in parsed.all("a"):
         assert link["href"].startswith("#") and any(a.get("id") == link["href"][1:] for _, a in parsed.elements)
     plan = json.loads((real_result.folder / "plan.json").read_text())  # type: ignore[operator]
@@ -175,7 +185,7 @@ def test_a_study_that_measured_nothing_has_a_page(real_result: StudyResult) -> N
     verdicts = dict(real_result.verdicts)
     for what in ("transfer", "together", "leave_one_out", "methods"):
         verdicts[what] = [{**row, **nothing, "verdict": "undecided"} for row in verdicts[what]]
-    verdicts["capacity"] = {"curves": [], "summary": {}}
+    verdicts |= {"capacity": {"curves": [], "summary": {}}, "advice": None, "groups": None}
     text = page(StudyResult(verdicts))
     assert "Nothing was measured yet." in text and not re.search(r"\bnan\b", text, re.IGNORECASE)
 

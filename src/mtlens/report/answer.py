@@ -30,7 +30,12 @@ PAIR_WORDS = {  # of one pair, and of several
 
 def headline(verdicts: Verdicts) -> str:
     """The shortest honest answer to "should these tasks be trained together?"."""
+    joined = [row for row in advice_rows(verdicts) if row.get("recipe", "alone") != "alone" and row.get("weight", 1)]
+    if joined:
+        return f"Share: a system that joins {len(joined)} of {len(verdicts['tasks'])} tasks is advised."
     proved = Counter(row["verdict"] for row in (*measured_pairs(verdicts), *measured(verdicts["together"])))
+    if proved["helps"] and verdicts.get("advice"):
+        return "Keep each task alone: some pairs help, but no joint system beats the best single-task models here."
     if proved["helps"] and proved["hurts"]:
         return "Some of these tasks help each other, and some hurt: choose who is trained with whom."
     if proved["helps"]:
@@ -39,6 +44,8 @@ def headline(verdicts: Verdicts) -> str:
         return "Training together hurts some of these tasks, and nothing is proved to help."
     if not proved:
         return "Nothing was measured yet."
+    if (pooled := pooled_together(verdicts)) and pooled["verdict"] in DECIDED:
+        return f"On average training together {pooled['verdict']} these tasks; for none alone is it proved."
     if proved["undecided"] == 0:
         return "Nothing to gain here: training together makes no difference that matters."
     return "Nothing is proved to help or to hurt: train each task alone until something is."
@@ -86,7 +93,25 @@ def together_told(verdicts: Verdicts) -> str:
     if undecided:
         parts.append(f"leaves {_some(undecided)} undecided")
     clear = max(rows, key=lambda row: (row["verdict"] in DECIDED, abs(row["difference"] or 0.0)))
-    return f"Training all {len(verdicts['tasks'])} tasks together {_listed(parts)}. Largest: {cell_told(clear)}."
+    told = f"Training all {len(verdicts['tasks'])} tasks together {_listed(parts)}. Largest: {cell_told(clear)}."
+    if (pooled := pooled_together(verdicts)) is None:
+        return told
+    return f"{told} Mean over tasks {interval(pooled)}, {pooled['verdict']}."
+
+
+def pooled_together(verdicts: Verdicts) -> Row | None:
+    """The mean over tasks of all together minus alone, where tasks have one metric."""
+    pooled: Row = (verdicts.get("pooled") or {}).get("together") or {"n": 0}
+    return pooled if pooled["n"] and pooled["difference"] is not None else None
+
+
+def advice_rows(verdicts: Verdicts) -> list[dict[str, Any]]:
+    """The advice task by task, whether it is written as a list or as a table by name."""
+    given = (verdicts.get("advice") or {}).get("per_task") or ()
+    if isinstance(given, Mapping):
+        rows = {name: row if isinstance(row, Mapping) else {"difference": row} for name, row in given.items()}
+        return [{"task": name, **row} for name, row in rows.items()]
+    return [{"task": row.get("target", row.get("name")), **row} for row in given]
 
 
 def size_and_method_told(verdicts: Verdicts) -> str:
@@ -119,13 +144,12 @@ def methods_told(verdicts: Verdicts) -> str:
 
 
 def advice_told(verdicts: Verdicts) -> str:
-    """The advice's own summary, with what it gains on average against the best tuned single-task system."""
+    """The advice's own summary; without one, what it gains over the best tuned single-task system."""
     advice = verdicts.get("advice") or {}
     summary = str(advice.get("summary") or "").strip()
-    if advice.get("difference") is None:
+    if summary or advice.get("difference") is None:
         return f"Advice: {summary}" if summary else ""
-    gain = f"Measured gain over the best tuned single-task system: {interval(advice)} on average over tasks."
-    return " ".join(part for part in (f"Advice: {summary}" if summary else "Advice.", gain) if part)
+    return f"Advice: measured gain over the best tuned single-task system {interval(advice)} on average over tasks."
 
 
 # ------------------------------------------------------------------ rows

@@ -44,7 +44,8 @@ def named_charts(verdicts: Verdicts) -> Iterator[tuple[str, Any]]:
     makers: dict[str, Callable[[Verdicts], Any]] = {
         "transfer": charts.transfer_map, "together": charts.together_chart, "gives": charts.left_out_chart,
         "capacity": charts.capacity_chart, "methods": charts.method_chart, "predicted": charts.predicted_chart,
-        "advice": charts.advice_chart, "official_test": charts.official_chart,
+        "advice": charts.advice_chart, "tried": charts.tried_chart,
+        "official_test": charts.official_chart,
     }  # fmt: skip
     for name, make in makers.items():
         chart = make(verdicts)

@@ -6,7 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mtlens.report.answer import Row, Verdicts, interval, measured, measured_pairs, needed, signed
+from mtlens.report.answer import (
+    Row,
+    Verdicts,
+    advice_rows,
+    interval,
+    measured,
+    measured_pairs,
+    needed,
+    pooled_together,
+    signed,
+)
 from mtlens.report.charts import HeatMap, LineChart, Scatter, Series
 from mtlens.report.forest import Forest, ForestRow
 from mtlens.study.result import MARKS
@@ -30,7 +40,8 @@ def transfer_map(verdicts: Verdicts) -> HeatMap:
     cells = {(row["target"], row["source"]): row for row in verdicts["transfer"]}
     grid = [[cells[target, source] for source in names] for target in names]
     numbers = len(names) <= NUMBERS_IN_CELLS
-    proved = [abs(_value(row["difference"])) for row in measured_pairs(verdicts)]
+    largest = max((abs(row["difference"]) for row in measured_pairs(verdicts)), default=0.0)
+    least = 2 * max(task["margin"] for task in verdicts["tasks"])  # what does not matter stays pale
     return HeatMap(
         "Joint minus alone, by target and source",
         [[_value(row["difference"]) for row in line] for line in grid],
@@ -39,7 +50,7 @@ def transfer_map(verdicts: Verdicts) -> HeatMap:
         marks=[[_mark(row, numbers=numbers) for row in line] for line in grid],
         tips=[[cell_tip(row) for row in line] for line in grid],
         faint=[[row["verdict"] == "undecided" for row in line] for line in grid],
-        limit=max(proved, default=0.0) or None,
+        limit=max(largest, least) or None,
         cell=72.0 if numbers and len(names) <= 8 else None,
     )
 
@@ -71,8 +82,11 @@ def together_chart(verdicts: Verdicts) -> Forest | None:
     rows = measured(verdicts["together"])
     if not rows or len(verdicts["tasks"]) < 3:
         return None
+    shown = [_forest_row(row["target"], row) for row in rows]
+    if (pooled := pooled_together(verdicts)) is not None:
+        shown.append(_forest_row("mean over tasks", pooled))
     return Forest(
-        "All tasks together minus each alone", [_forest_row(row["target"], row) for row in rows],
+        "All tasks together minus each alone", shown,
         "difference (right: together is better)", margin=_margin(verdicts),
     )  # fmt: skip
 
@@ -212,15 +226,6 @@ def tried_chart(verdicts: Verdicts) -> Forest | None:
         tone = "better" if row["applied"] else ""
         rows.append(ForestRow(str(row["name"]), gain, gain - reach, gain + reach, tone, note, tip))
     return Forest("What was tried, and its controls", rows, "held-out gain over alone (R2 or Brier skill)")
-
-
-def advice_rows(verdicts: Verdicts) -> list[dict[str, Any]]:
-    """The advice task by task, whether it is written as a list or as a table by name."""
-    given = (verdicts.get("advice") or {}).get("per_task") or ()
-    if isinstance(given, Mapping):
-        rows = {name: row if isinstance(row, Mapping) else {"difference": row} for name, row in given.items()}
-        return [{"task": name, **row} for name, row in rows.items()]
-    return [{"task": row.get("target", row.get("name")), **row} for row in given]
 
 
 def _forest_row(name: str, row: Row) -> ForestRow:

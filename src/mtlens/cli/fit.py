@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +29,9 @@ def fit(
     family: Annotated[
         str | None, typer.Option(help="Without advice: linear, trunk, or best of both (the default).")
     ] = None,
+    advise: Annotated[
+        bool, typer.Option("--advise", help="Without a study: find out now, on held-out rows, what to join.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of folds and networks.", min=0)] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
     workers: Annotated[int | None, typer.Option(help="Worker processes; one a core by default.", min=1)] = None,
@@ -37,20 +40,27 @@ def fit(
 ) -> None:
     """Train the advised system on all rows and save it.
 
-    From a study's folder it builds that study's advice.toml; from a SPEC or data file, every task by itself. Ridge,
-    capacity, learning rate and epochs are chosen on held-out rows; scores shown are of held-out rows, too.
+    From a study's folder it builds that study's advice.toml; from a SPEC or data file, every task by itself, or with
+    --advise what held-out rows recommend. Ridge, capacity, learning rate and epochs are chosen on held-out rows; scores
+    shown are of held-out rows, too.
 
     Example: mtlens fit example --family linear --out model
     """
-    from mtlens.cli.fit_options import checked_family, model_folder
+    from mtlens.cli.fit_options import advised, checked_family, model_folder
     from mtlens.models import fit as run
     from mtlens.models.card import summary_of, summary_table
     from mtlens.tasks.readers import read_tasks
 
+    say = None if quiet else _say
     tasks = None if data is None else read_tasks(data, targets=targets, missing=missing)
+    chosen: Any = advice
+    if advise:
+        tasks = tasks or read_tasks(source, targets=targets, missing=missing)
+        chosen = advised(tasks, advice, family=family, seed=seed, device=device, workers=workers, progress=say)
     model = run(
-        source, advice=advice, tasks=tasks, targets=None if data else targets, missing=missing,
-        family=checked_family(family), seed=seed, device=device, workers=workers, progress=None if quiet else _say,
+        source if tasks is None or Path(source).is_dir() else tasks, advice=chosen, tasks=tasks,
+        targets=None if tasks else targets, missing=missing, family=None if advise else checked_family(family),
+        seed=None if advise else seed, device=device, workers=workers, progress=say,
     )  # fmt: skip
     folder = model.save(model_folder(source, out))
     summary = {"model": str(folder), **summary_of(model)}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mtlens.errors import unknown
-from mtlens.models.system import FamilyName
+from mtlens.errors import InputError, unknown
+from mtlens.models.system import FamilyName, System
+
+if TYPE_CHECKING:
+    from mtlens.tasks import TaskSet
 
 FAMILIES = ("linear", "trunk", "best")
 
@@ -24,3 +27,13 @@ def model_folder(source: str, out: Path | None) -> Path:
         return out
     name = Path(source).name.split(".")[0].removesuffix("-study") or "mtlens"
     return Path(f"{name}-model")
+
+
+def advised(tasks: TaskSet, advice: Path | None, *, family: str | None, seed: int | None, **options: Any) -> System:
+    """The system that held-out rows recommend, without a study."""
+    from mtlens.study.advice import advise
+
+    if advice is not None:
+        raise InputError("--advise makes an advice, --advice names one. Use one of the two.")
+    families: tuple[Any, ...] = ("linear", "trunk") if checked_family(family) in (None, "best") else (family,)
+    return advise(tasks, families=families, seed=seed or 0, **options).system

@@ -66,7 +66,10 @@ def given_from(
     return Given(tasks, system, tuple(notes), _facts(folder, tasks))
 
 
-ALONE_NOTE = "no study was given, so every task is fitted by itself; mtlens study measures whether joining pays"
+ALONE_NOTE = (
+    "no study was given, so every task is fitted by itself; `mtlens study` measures whether joining pays, "
+    "`mtlens fit --advise` finds a safe way of joining"
+)
 
 
 def run_folder(source: Any) -> Path | None:

@@ -145,7 +145,8 @@ class Model:
         known = self.task(task)
         if known.kind != "regression":
             raise InputError(f"task {task!r} is {known.kind}: it has probabilities (predict), not intervals.")
-        value, half = self.predict(frame, task), known.half_width(checked_level(level))
+        half = known.half_width(checked_level(level))
+        value = self.predict(frame, task)
         return np.stack([value - half, value + half], axis=1)
 
     def task(self, name: str) -> TaskModel:

@@ -23,7 +23,7 @@ import torch
 from mtlens.arrays import FloatArray
 from mtlens.engine.checkpoints import Tree, load_tree, save_tree
 from mtlens.engine.saving import model_from_tree, model_tree, plain_settings
-from mtlens.errors import FileError
+from mtlens.errors import FileError, MtlensError
 from mtlens.features import State, restore
 from mtlens.models.card import card_of
 from mtlens.models.inputs import Schema
@@ -47,7 +47,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> Path:
     _refuse_foreign(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:100]}."))
+        made = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{NAME}."))
     except OSError as error:
         raise FileError(f"the model cannot be written to {target}: {error.strerror}. Choose another place.") from error
     try:
@@ -55,8 +55,12 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> Path:
         (made / CARD).write_text(card_of(model), encoding="utf-8", errors="backslashreplace")
         made.chmod(0o755)
         _move(made, target)
-    except OSError as error:
-        raise FileError(f"the model cannot be written to {target}: {error}. Choose another place.") from error
+    except (OSError, ValueError) as error:  # ValueError: a name no file can have
+        if isinstance(error, MtlensError):
+            raise
+        raise FileError(
+            f"the model cannot be written to {str(target)!r:.200}: {error}. Choose another place."
+        ) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return target

@@ -171,7 +171,11 @@ class System(BaseModel):
     @classmethod
     def alone(cls, names: Iterable[str], *, family: FamilyName = "linear", **fields: Any) -> System:
         """Every task by itself: what a system has to beat."""
-        return cls(tasks=[TaskPlan(name=name, family=family) for name in names], **fields)
+        plans = [{"name": name, "family": family} for name in names]
+        try:
+            return cls.model_validate({"tasks": plans, **fields})
+        except ValidationError as error:
+            raise _mistake(error, {"tasks": plans}, "a system of single tasks") from error
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -238,10 +242,6 @@ class System(BaseModel):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_text(self.to_toml(), encoding="utf-8", newline="\n")
             temporary.replace(path)
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"the advice holds text that no file can hold ({error.object!r:.80}). Rename it."
-            ) from error
         except OSError as error:
             raise FileError(f"the advice cannot be written to {path}: {error.strerror}.") from error
         return path

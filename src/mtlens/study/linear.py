@@ -2,7 +2,8 @@
 
 On every outer split the core sees train and valid rows only and chooses ridge and source weight by inner folds over
 them; the chosen model is fitted on both and scored on the split's test rows. Both sides try equally many
-configurations: joint fits every ridge with every source weight, alone as many ridges over the same range.
+configurations: joint fits every ridge with every source weight, alone as many ridges over the same range. (Wide inputs:
+both fit those many ridges, at source weight 1, so that they share one set of moments.)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mtlens.arrays import Array, FloatArray
-from mtlens.models.ridge import ALONE_RIDGES, TOO_WIDE, core_of, seen_rows
+from mtlens.models.ridge import ALONE_RIDGES, TOO_WIDE, WIDE, core_of, seen_rows
 from mtlens.study.plan import Unit
 from mtlens.tasks import Task, TaskSet
 from mtlens.tasks.metrics import score
@@ -26,13 +27,20 @@ def can_fit(tasks: TaskSet) -> bool:
     return len(shapes) == 1 and len(next(iter(shapes))) == 1 and next(iter(shapes))[0] <= TOO_WIDE
 
 
+def is_wide(tasks: TaskSet) -> bool:
+    """Whether moments are so large that alone and joint must share them."""
+    return int(np.asarray(tasks[0].X).shape[-1]) > WIDE
+
+
 class LinearSplit:
     """The core of one outer split and everything scored with it."""
 
     def __init__(self, tasks: TaskSet, *, seed: int = 0) -> None:
         self.tasks = tasks
-        self.joint = core_of(tasks, seed=seed)
-        self.alone = core_of(tasks, seed=seed, ridges=ALONE_RIDGES)
+        if is_wide(tasks):  # one set of moments and eigenbases: every ridge of alone, at source weight 1
+            self.joint = self.alone = core_of(tasks, seed=seed, ridges=ALONE_RIDGES, weights=(1.0,))
+        else:
+            self.joint, self.alone = core_of(tasks, seed=seed), core_of(tasks, seed=seed, ridges=ALONE_RIDGES)
 
     def run(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
         return [self.one(unit) for unit in units]

@@ -18,7 +18,7 @@ from mtlens.study.identity import Fingerprint, digest_json, training_identity
 from mtlens.study.settings import MOST_LEFT_OUT, MOST_PAIRS, Settings
 
 STACK = 64  # models of a stack: where stacking saturates on a CPU core
-LINEAR_STACK = 400  # linear fits of one split share its moments
+LINEAR_STACK = 1000  # linear fits of one split share its moments
 OFFICIAL = -1  # the "split" that is the data's own test set
 
 

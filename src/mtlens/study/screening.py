@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from mtlens.models.ridge import core_of
-from mtlens.study.linear import can_fit
+from mtlens.study.linear import can_fit, is_wide
 from mtlens.study.plan import all_pairs
 from mtlens.tasks import TaskSet
 
+SKETCH = 256  # columns wide inputs are sketched to
 DIGITS = 6  # of a prediction, kept so that screenings read back equal
 
 
@@ -50,14 +51,23 @@ class Screening:
         return cls(tuple(names), order, {(names[t], names[s]): value for t, s, value in fact["predicted"]})
 
 
+def sketched(tasks: TaskSet, seed: int) -> TaskSet:
+    """Inputs multiplied by one random matrix to ``SKETCH`` columns: angles and ridge fits change little."""
+    width = int(np.asarray(tasks[0].X).shape[-1])
+    matrix = np.random.default_rng(seed).standard_normal((width, SKETCH)) / np.sqrt(SKETCH)
+    inputs = {id(task.X): np.asarray(task.X) @ matrix for task in tasks}
+    return TaskSet([task.replace(X=inputs[id(task.X)]) for task in tasks])
+
+
 def screen(tasks: TaskSet, *, seed: int = 0) -> Screening:
     """Order all unordered pairs: the larger of the two directions' predicted gain, less its standard error.
 
-    Where the linear core does not apply (images, very wide inputs) pairs keep the order of the tasks.
+    Wide inputs are sketched first: this is to choose what is measured, not to measure. Where the linear core does not
+    apply (images, very wide inputs) pairs keep the order of the tasks.
     """
     if not can_fit(tasks):
         return Screening.none(tasks.names)
-    whole = TaskSet([task.replace(split=None) for task in tasks])
+    whole = TaskSet([task.replace(split=None) for task in (sketched(tasks, seed) if is_wide(tasks) else tasks)])
     table = core_of(whole, seed=seed).pairs()
     careful = table.difference - np.maximum(table.high - table.difference, 0.0) / 2
     careful = np.where(np.isfinite(careful), careful, -np.inf)

@@ -38,16 +38,28 @@ class Moments:
     def __sub__(self, other: Moments) -> Moments:
         return self._combined(other, -1)
 
-    def _combined(self, other: Moments, sign: int) -> Moments:
+    def _combined(self, other: Moments, sign: int, xx: FloatArray | None = None) -> Moments:
         return Moments(
             self.count + sign * other.count,
             self.mass + sign * other.mass,
             self.sum_x + sign * other.sum_x,
             self.sum_y + sign * other.sum_y,
-            self.xx + sign * other.xx,
+            self.xx + sign * other.xx if xx is None else xx,
             self.xy + sign * other.xy,
             self.yy + sign * other.yy,
         )
+
+    @staticmethod
+    def combined(
+        first: Sequence[Moments], second: Sequence[Moments], sign: int, sharing: Sequence[int]
+    ) -> list[Moments]:
+        """``first + sign * second`` one by one; problems with one number in ``sharing`` keep sharing one ``xx``."""
+        shared: dict[int, FloatArray] = {}
+        found = []
+        for a, b, group in zip(first, second, sharing, strict=True):
+            found.append(a._combined(b, sign, shared.get(group)))
+            shared[group] = found[-1].xx
+        return found
 
     @property
     def mean_x(self) -> FloatArray:

@@ -269,10 +269,9 @@ class LinearTransfer:
         self.sharing = _input_groups(self.problems)
         self._origins = [_origin(p.X) for p in self.problems]
         self._held, self._always = self._read()
-        self._total = [
-            sum(held[1 : self.folds_a_repeat], held[0]) + always
-            for held, always in zip(self._held, self._always, strict=True)
-        ]
+        self._total = self._always
+        for f in range(self.folds_a_repeat):
+            self._total = Moments.combined(self._total, [held[f] for held in self._held], 1, self.sharing)
         self._views: dict[int | None, View] = {}
         self._guide_losses: dict[tuple[int, ...], FloatArray] = {}
         self._kept_losses: dict[tuple[int, tuple[int, ...], str], FloatArray] = {}
@@ -362,9 +361,9 @@ class LinearTransfer:
         return view
 
     def _standardised(self, fold: int | None) -> View:
-        train = [
-            total if fold is None else total - held[fold] for total, held in zip(self._total, self._held, strict=True)
-        ]
+        train = self._total
+        if fold is not None:
+            train = Moments.combined(self._total, [held[fold] for held in self._held], -1, self.sharing)
         centred: dict[int, FloatArray] = {}
         labels = []
         for moments, group, name in zip(train, self.sharing, self.names, strict=True):

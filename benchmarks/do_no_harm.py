@@ -25,7 +25,7 @@ import numpy as np
 from mtlens.models.members import joined
 from mtlens.models.networks import Networks, job_of
 from mtlens.models.system import Grid
-from mtlens.study.advice import _Part
+from mtlens.study.advice import PartAdvice
 from mtlens.study.candidates import Candidate, HeldOut
 from mtlens.tasks import Task, TaskSet
 
@@ -190,11 +190,13 @@ class Deployed:
 
 def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -> dict[str, object]:
     """Points of every procedure on every task, and what the advice chose."""
-    tasks = TaskSet(t if t.kind == "regression" else t.replace(metric="log_loss") for t in tasks)  # chosen as it is scored
+    tasks = TaskSet(
+        t if t.kind == "regression" else t.replace(metric="log_loss") for t in tasks
+    )  # chosen as it is scored
     development, test = split(tasks, size, seed)
     scored = {name: rows for name, rows in test.items() if _scorable(development[name], tasks[name], rows)}
     development = development.subset([n for n in development.names if _has_variety(development[n])])
-    part = _Part(
+    part = PartAdvice(
         HeldOut(development, grid=GRID, seed=seed, folds=5, options={"progress": False}, say=lambda _: None),
         list(families),
         None,
@@ -211,7 +213,7 @@ def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -
     heldout = {c: held.joint(c) for c in candidates} if held.names else {}
     joins = {c: part._join(alone, values) for c, values in heldout.items()}
     best, join = part._chosen(joins)
-    controls = _control_joins(part, alone, chosen_family) if held.names else {}
+    controls = _control_joins(part, alone) if held.names else {}
 
     test_trunk: dict[str, dict[str, np.ndarray]] = {}
     if "trunk" in families:
@@ -257,11 +259,11 @@ def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -
     }
 
 
-def _control_joins(part: _Part, alone: dict[str, np.ndarray], families: dict[str, str]) -> dict[str, object]:
+def _control_joins(part: PartAdvice, alone: dict[str, np.ndarray]) -> dict[str, object]:
     found = {}
     if "linear" in part.families:
         found["shared penalty"] = part._join(alone, part.held.shared_penalty())
-    if "trunk" in part.families and "trunk" in families.values():
+    if "trunk" in part.families:
         found["second network"] = part._join(alone, part.held.alone("trunk", again=True))
     return found
 

@@ -138,7 +138,7 @@ def advise(
         place = [tasks.names.index(name) for name in names]
         measured = None if pairs is None else np.asarray(pairs)[np.ix_(place, place)]
         errors = None if pair_errors is None else np.asarray(pair_errors)[np.ix_(place, place)]
-        parts.append(_Part(held, _usable(families, held), max_models, measured, errors).advise())
+        parts.append(PartAdvice(held, _usable(families, held), max_models, measured, errors).advise())
     return _together(tasks, blank, parts)
 
 
@@ -178,7 +178,7 @@ class _Advised:
     found: list[str]
 
 
-class _Part:
+class PartAdvice:
     """Advice for the tasks of one input space."""
 
     def __init__(
@@ -207,7 +207,7 @@ class _Part:
             return _Advised(self._plans(None, None, families), [], None, None, [], None, [], self.found)
         grouping = self._grouping()
         joins = {c: self._join(alone, held.joint(c)) for c in self._candidates(grouping)}
-        controls = self._controls(alone, families)
+        controls = self._controls(alone)
         chosen, join = self._chosen(joins)
         tried = [_row(c.name, j) for c, j in joins.items()] + [_row(n, j, control=True) for n, j in controls.items()]
         curve = rank_curve(held.alone_core) if held.has_columns else None
@@ -277,11 +277,14 @@ class _Part:
     def _join(self, alone: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> SafeJoin:
         return safe_join(self.held.evidence(alone, other))
 
-    def _controls(self, alone: Mapping[str, FloatArray], families: Mapping[str, Family]) -> dict[str, SafeJoin]:
-        """The same stack with something that shares no model in place of the joint one."""
+    def _controls(self, alone: Mapping[str, FloatArray]) -> dict[str, SafeJoin]:
+        """The same stack with something that shares no model in place of the joint one.
+
+        The network has another seed than the task's own: what it adds is ensembling.
+        """
         found = {}
-        if "trunk" in families.values():
-            found["second network of the task itself"] = self._join(alone, self.held.alone("trunk", again=True))
+        if "trunk" in self.families:
+            found["a network of the task itself"] = self._join(alone, self.held.alone("trunk", again=True))
         if "linear" in self.families:
             found["penalty shared, no model shared"] = self._join(alone, self.held.shared_penalty())
         return found

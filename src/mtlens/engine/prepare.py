@@ -227,12 +227,12 @@ def starting_values(training: Training, family: Family, rows: RowSpec, slots: Se
     """Every starting value from the seed and the name of its part; a pure function of the training."""
     seed = training.seed
     trunk = family.draw(rows, training.capacity, torch_seed(seed, "trunk"))
-    with torch.random.fork_rng(devices=[]):  # only its shapes are read: leave the user's stream alone
-        module = family.trunk(rows, training.capacity)
-    width = int(module.out_features)  # type: ignore[arg-type]
+    width = family.out_features(rows, training.capacity)
     heads = [head_values(seed, slot.task.name, width, slot.columns) for slot in slots]
     align: list[dict[str, Tensor]] = []
     if training.align:
+        with torch.random.fork_rng(devices=[]):  # only its shapes are read: leave the user's stream alone
+            module = family.trunk(rows, training.capacity)
         place = aligned_width(module, rows, training.align_at or family.align_at)
         align = [_alignment(training, place, slot.task.name) for slot in slots]
     uncertain = training.weighting == "uncertainty"

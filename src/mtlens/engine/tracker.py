@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,14 +34,14 @@ class Tracker:
         """Take in an epoch; True when its parameters are the ones to keep so far. Sets ``reason`` at the end."""
         self.losses.append(loss)
         self.valid.append(valid)
-        if not np.isfinite(loss):
+        if not math.isfinite(loss):
             self.fail(f"loss not finite in epoch {len(self.losses)}")
             return False
-        progress = self._progress(loss, valid)
-        keep = self._keeps(valid)
+        score = _mean(valid)
+        keep = self._keeps(score, valid)
         if len(self.losses) >= self.training.epochs:
             self.reason = "epochs"
-        if self.training.stop == "converged" and self._has_converged(progress):
+        if self.training.stop == "converged" and self._has_converged(score if valid else -loss):
             self.reason = "converged"
         return keep
 
@@ -65,20 +66,16 @@ class Tracker:
             record["weights"] = dict(zip(member.names, member.weights.tolist(), strict=True))
         return record
 
-    def _keeps(self, valid: dict[str, float]) -> bool:
-        score = _mean(valid)
+    def _keeps(self, score: float, valid: dict[str, float]) -> bool:
         if self.training.select == "last" or not valid or score > self._best or self.best_epoch == 0:
-            self._best = score if np.isfinite(score) else self._best
+            self._best = score if math.isfinite(score) else self._best
             self.best_epoch = len(self.losses)
             return True
         return False
 
-    def _progress(self, loss: float, valid: dict[str, float]) -> float:
-        return _mean(valid) if valid else -loss
-
     def _has_converged(self, value: float) -> bool:
         slack = self.training.tolerance * (1.0 if self.valid[-1] else max(abs(self._reference), 1e-12))
-        if not np.isfinite(self._reference) or value > self._reference + slack:
+        if not math.isfinite(self._reference) or value > self._reference + slack:
             self._reference, self._idle = value, 0
         else:
             self._idle += 1
@@ -86,5 +83,5 @@ class Tracker:
 
 
 def _mean(valid: dict[str, float]) -> float:
-    known = [score for score in valid.values() if np.isfinite(score)]
-    return float(np.mean(known)) if known else -np.inf
+    known = [score for score in valid.values() if math.isfinite(score)]
+    return sum(known) / len(known) if known else -math.inf

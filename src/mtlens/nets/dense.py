@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import torch
@@ -67,14 +68,10 @@ class Dense(Family):
         return DenseTrunk(_widths(rows, capacity), relu=self.relu, bias=self.bias)
 
     def draw(self, rows: RowSpec, capacity: Capacity, seed: int) -> dict[str, Tensor]:
-        widths = _widths(rows, capacity)
-        values: dict[str, Tensor] = {}
-        for layer, (inputs, units) in enumerate(pairwise(widths)):
-            draws, bound = stream(seed, "layer", layer), 1 / math.sqrt(inputs)
-            values[f"weights.{layer}"] = torch.from_numpy(draws.uniform(-bound, bound, (inputs, units)))
-            if self.bias:
-                values[f"biases.{layer}"] = torch.from_numpy(draws.uniform(-bound, bound, units))
-        return values
+        return dict(_drawn(_widths(rows, capacity), self.bias, seed))
+
+    def out_features(self, rows: RowSpec, capacity: Capacity) -> int:
+        return _widths(rows, capacity)[-1]
 
     def stacked(self, rows: RowSpec, capacities: Sequence[Capacity]) -> StackedDense:
         widths = [_widths(rows, capacity) for capacity in capacities]
@@ -82,6 +79,17 @@ class Dense(Family):
         if len(depths) > 1:
             raise InputError(f"a stack needs members of one depth, found {sorted(d - 1 for d in depths)} layers.")
         return StackedDense([max(column) for column in zip(*widths, strict=True)], relu=self.relu, bias=self.bias)
+
+
+@lru_cache(maxsize=32)  # members of a grid share seeds: at thousands a second, drawing was half of their set-up
+def _drawn(widths: tuple[int, ...], bias: bool, seed: int) -> dict[str, Tensor]:
+    values: dict[str, Tensor] = {}
+    for layer, (inputs, units) in enumerate(pairwise(widths)):
+        draws, bound = stream(seed, "layer", layer), 1 / math.sqrt(inputs)
+        values[f"weights.{layer}"] = torch.from_numpy(draws.uniform(-bound, bound, (inputs, units)))
+        if bias:
+            values[f"biases.{layer}"] = torch.from_numpy(draws.uniform(-bound, bound, units))
+    return values
 
 
 def _widths(rows: RowSpec, capacity: Capacity) -> tuple[int, ...]:

@@ -95,6 +95,11 @@ class Family(ABC):
             module = self.trunk(rows, capacity)
         return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
+    def out_features(self, rows: RowSpec, capacity: Capacity) -> int:
+        """Width of the trunk's output; by default the module's own word."""
+        with torch.random.fork_rng(devices=[]):  # only its shapes are read: leave the user's stream alone
+            return int(self.trunk(rows, capacity).out_features)  # type: ignore[arg-type]
+
     def stacked(self, rows: RowSpec, capacities: Sequence[Capacity]) -> StackedTrunk | None:
         """A stack of this family, or None when its members are faster (or only possible) one by one."""
         del rows, capacities

@@ -204,7 +204,7 @@ def test_advice_and_its_evidence_are_shown(made_result: Maker) -> None:
         plan["would_change"],
         "+0.020 (95 %: +0.010 to +0.030)",
         "+0.004 is due to sharing",
-        "found again in 90 %",
+        "together in 90 % of resamples",
         "alone twice: +0.016 ± 0.006 (95 %), control",
     ):
         assert str(told) in text

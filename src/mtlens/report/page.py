@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,19 +114,20 @@ def _advice(verdicts: Verdicts) -> Section | None:
             f"Of its gain {signed(advice['sharing'])} is due to sharing: what its best control gains without a shared "
             "model is taken off."
         )
-    told += [_group_told(group) for group in advice.get("groups") or ()]
+    told += _groups_told(advice.get("groups") or ())
     told += [str(line) for line in advice.get("found") or ()]
     drawings = _present(charts.advice_chart(verdicts), charts.tried_chart(verdicts))
     tables = _with_rows(t.advice_table(verdicts), t.tried_table(verdicts))
     return Section("advice", "Advice and its evidence", told, drawings, tables=tables, open=True)
 
 
-def _group_told(group: Mapping[str, Any]) -> str:
-    names = ", ".join(quoted(name) for name in group["tasks"])
-    stability = group.get("stability")
-    return f"Group: {names}" + (
-        "." if stability is None else f" (found again in {100 * stability:.0f} % of resamples)."
-    )
+def _groups_told(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The best grouping in one sentence; whether it is advised is said task by task."""
+    parts = []
+    for group in groups:
+        names, stability = ", ".join(quoted(name) for name in group["tasks"]), group.get("stability")
+        parts.append(names + ("" if stability is None else f" (together in {100 * stability:.0f} % of resamples)"))
+    return [f"If tasks had to be grouped: {'; '.join(parts)}."] if parts else []
 
 
 def _together(verdicts: Verdicts) -> Section | None:

@@ -214,16 +214,19 @@ def official_chart(verdicts: Verdicts) -> Forest | None:
 
 
 def tried_chart(verdicts: Verdicts) -> Forest | None:
-    """Every candidate the advice tried, and its controls: pooled held-out gain over alone."""
+    """Every candidate the advice tried, and its controls: pooled held-out gain over alone.
+
+    "passes": the gain exceeds two standard errors, without which nothing is joined.
+    """
     tried = (verdicts.get("advice") or {}).get("tried") or ()
     if not tried:
         return None
     rows = []
     for row in tried:
         gain, reach = _value(row["gain"]), NORMAL_95 * _value(row["error"])
-        note = "applied" if row["applied"] else "control" if row.get("control") else ""
+        note = ", ".join(word for word, is_so in (("control", row.get("control")), ("passes", row["applied"])) if is_so)
         tip = f"{row['name']}: {signed(gain)} ± {reach:.3f} (95 %){', ' if note else ''}{note}"
-        tone = "better" if row["applied"] else ""
+        tone = "better" if row["applied"] and not row.get("control") else ""
         rows.append(ForestRow(str(row["name"]), gain, gain - reach, gain + reach, tone, note, tip))
     return Forest("What was tried, and its controls", rows, "held-out gain over alone (R2 or Brier skill)")
 

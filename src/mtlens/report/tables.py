@@ -12,7 +12,7 @@ from mtlens.report.answer import DECIDED, Row, Verdicts, advice_rows, needed, si
 from mtlens.report.page_charts import predicted_points
 from mtlens.study.result import escaped
 
-Form: TypeAlias = Literal["text", "difference", "score", "p", "count"]
+Form: TypeAlias = Literal["text", "difference", "score", "fine", "p", "count"]
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def advice_table(verdicts: Verdicts) -> DataTable:
 
 def tried_table(verdicts: Verdicts) -> DataTable:
     columns = (
-        Column("tried"), Column("gain", "difference"), Column("standard error", "score"), Column("applied"),
+        Column("tried"), Column("gain", "fine"), Column("standard error", "fine"), Column("above 2 errors"),
         Column("control"),
     )  # fmt: skip
     tried = (verdicts.get("advice") or {}).get("tried") or ()
@@ -272,6 +272,8 @@ def _shown(value: Any, form: Form) -> str:
         return "–"
     if form == "difference":
         return signed(float(value))
+    if form == "fine":
+        return f"{value:.4f}".replace("-", "−")
     if form == "score":
         return f"{value:.3f}"
     if form == "p":

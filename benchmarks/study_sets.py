@@ -60,14 +60,15 @@ def row(name: str, result: StudyResult) -> str:
     v, counts = result.verdicts, result.counts()
     measured = sum(1 for c in v["transfer"] if c["target"] != c["source"] and c["n"])
     together = {verdict: sum(c["verdict"] == verdict for c in v["together"]) for verdict in counts}
-    differences = [c["difference"] for c in v["together"] if c["difference"] is not None]
+    mean = v["pooled"]["together"]
+    pooled = f"{mean['difference']:+.4f} ({mean['low']:+.4f} to {mean['high']:+.4f}): {mean['verdict']}"
     families = [c["family"] for c in v["transfer"] if c["target"] == c["source"]]
     cost = v["cost"]
     return (
         f"| {name} | {len(v['tasks'])} | {v['tasks'][0]['metric']} | {measured} of {sum(counts.values())} "
         f"| {counts['helps']} | {counts['hurts']} | {counts['no difference']} | {counts['undecided']} "
         f"| {together['helps']} / {together['hurts']} / {together['no difference']} / {together['undecided']} "
-        f"| {np.mean(differences):+.4f} | {families.count('linear')} / {families.count('trunk')} "
+        f"| {pooled} | {families.count('linear')} / {families.count('trunk')} "
         f"| {cost['trainings']} + {cost['linear_fits']} | {v['settings']['seed']} |"
     )
 
@@ -79,10 +80,13 @@ def page(found: dict[str, StudyResult], data: Path) -> str:
         "Made by `python benchmarks/study_sets.py --data FOLDER`. Joint minus alone on test rows; family, grid and",
         "budget equal on both sides; nested selection; verdicts adjusted over all ordered pairs of a set, those that",
         "were only screened included.",
-        "Settings: " + "; ".join(f"{name.split('/')[1]}: {_said(SETS[name])}" for name in found) + ".",
+        f"Settings, where not the defaults: {_said(QUICK)}; "
+        + "; ".join(f"{name.split('/')[1]}: {_said(own)}" for name in found if (own := _own(name)))
+        + ". Sets that are not listed were not run.",
         "",
         "| set | tasks | metric | cells measured | helps | hurts | no difference | open "
-        "| all together: helps / hurts / none / open | mean, all together | family alone prefers: linear / trunk "
+        "| all together: helps / hurts / none / open | mean over tasks, all together (95 %) "
+        "| family alone prefers: linear / trunk "
         "| networks + linear fits | seed |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(row(name, result) for name, result in found.items()),
@@ -92,6 +96,10 @@ def page(found: dict[str, StudyResult], data: Path) -> str:
     tables = [f"\n## {name}\n\n{result.table()}" for name, result in found.items() if len(result.names) <= 20]
     tests = [_official(name, result) for name, result in found.items() if result.verdicts["official_test"]]
     return "\n".join([*head, *tables, *tests])
+
+
+def _own(name: str) -> dict[str, Any]:
+    return {key: value for key, value in SETS[name].items() if QUICK.get(key) != value}
 
 
 def _said(choices: dict[str, Any]) -> str:

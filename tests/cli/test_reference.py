@@ -18,7 +18,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 COMMANDS = {name_of(command): command for command in app.registered_commands}
 # Quick enough for every run; the examples of the others run in `make test`.
 QUICK = {"tasks", "init"}
-NEEDS = {"show": "mtlens study example --splits 2 --families linear"}  # what must have run before an example
+NEEDS = {  # what must have run before an example
+    "predict": "mtlens fit example --family linear --out model",
+    "report": "mtlens study example --splits 2 --families linear",
+    "show": "mtlens study example --splits 2 --families linear",
+}
+ROWS = ",".join(f"x{i}" for i in range(100)) + "\n" + ",".join(["0.5"] * 100) + "\n"  # of the example, as rows.csv
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -38,6 +43,7 @@ def test_help_says_what_the_command_does_and_ends_in_an_example(name: str) -> No
 def test_the_example_works(name: str, tmp_path: Path) -> None:
     example = example_of(COMMANDS[name])
     assert example
+    (tmp_path / "rows.csv").write_text(ROWS)
     for line in filter(None, (NEEDS.get(name), example)):
         command = [sys.executable, "-m", *shlex.split(line)]
         done = subprocess.run(

@@ -165,9 +165,10 @@ def test_two_processes_on_one_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-def test_interrupting_ends_with_partial_verdicts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_interrupting_ends_with_partial_verdicts(tmp_path: Path, workers: int) -> None:
     out = tmp_path / "run"
-    process = start(out, epochs=400)
+    process = start(out, epochs=200, workers=workers)
     until = time.monotonic() + 60
     while time.monotonic() < until and not ((out / "ledger.sqlite").exists() and len(rows_or_none(out)) > 0):
         time.sleep(0.1)

@@ -403,3 +403,27 @@ def test_the_advice_is_written_and_remembered(tmp_path: Path) -> None:
     toml = (tmp_path / "run" / "advice.toml").read_text()
     again = Study(related(), tmp_path / "run", **choices).run().verdicts
     assert again["advice"] == found["advice"] and (tmp_path / "run" / "advice.toml").read_text() == toml
+
+
+def test_groups_and_times() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 4))
+    Y = X @ rng.standard_normal((4, 2)) + rng.standard_normal((400, 2))
+    quick = {**QUICK, "families": ("linear",)}
+    grouped = Study(TaskSet.from_arrays(X, Y, group=np.repeat(np.arange(50), 8)), **quick)
+    split = grouped.splitter().split(3)["task_0"]
+    for part in ("train", "valid"):
+        assert not set(split.group[split.rows_of(part)]) & set(split.group[split.rows_of("test")])  # type: ignore[index]
+    assert grouped.run().cell("task_0", "task_1")["n"] == 5
+    timed = Study(TaskSet.from_arrays(X, Y, time=np.arange(400)), **quick)
+    split = timed.splitter().split(0)["task_0"]
+    assert split.time[split.rows_of("train")].max() < split.time[split.rows_of("test")].min()  # type: ignore[index]
+    assert not timed.splitter().balanced and timed.run().cell("task_0", "task_1")["n"] == 5
+
+
+def test_weights_reach_both_families() -> None:
+    tasks = related()
+    weighted = TaskSet([task.replace(weight=np.linspace(0.1, 2, task.num_rows)) for task in tasks])
+    for family in ("linear", "trunk"):
+        choices = {**QUICK, "families": (family,), "splits": 2}
+        assert Study(weighted, **choices).run().to_csv() != Study(tasks, **choices).run().to_csv()

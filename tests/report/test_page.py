@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from mtlens.report import draw
 from mtlens.report.page import page, write_page
+from mtlens.report.page_charts import transfer_map
 from mtlens.study import StudyResult
 
 Maker = Callable[..., StudyResult]
@@ -173,6 +175,24 @@ def test_a_very_large_map_tells_its_clearest_cells(made_result: Maker) -> None:
     told = {(result.names[t], result.names[s]) for t, s in cells}
     proved = {at for at, row in values.items() if row["verdict"] in ("helps", "hurts")}
     assert proved <= told or told <= proved
+
+
+def test_tasks_of_different_units_share_no_axis(made_result: Maker) -> None:
+    """One target in thousands: its cells would turn all others pale, and its row would flatten the chart."""
+    verdicts = dict(made_result(["a", "b", "c"]).verdicts)
+    scale = {"a": 1e5, "b": 1.0, "c": 1.0}
+    numbers = ("difference", "low", "high")
+    for what in ("transfer", "together"):
+        verdicts[what] = [
+            {**row, **{k: None if row[k] is None else row[k] * scale[row["target"]] for k in numbers}}
+            for row in verdicts[what]
+        ]
+    verdicts["tasks"] = [{**task, "margin": 0.01 * scale[task["name"]]} for task in verdicts["tasks"]]
+    scaled, plain = transfer_map(verdicts), transfer_map(made_result(["a", "b", "c"]).verdicts)
+    tints = [re.findall(r'fill-opacity="([^"]+)"', draw(chart))[:9] for chart in (scaled, plain)]
+    assert tints[0] == tints[1]
+    assert "in margins" in page(StudyResult(verdicts)) and "in margins" not in page(made_result(["a", "b", "c"]))
+    check_cells(Parsed(page(StudyResult(verdicts))), StudyResult(verdicts))
 
 
 def test_an_interrupted_study_says_so(made_result: Maker) -> None:

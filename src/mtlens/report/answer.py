@@ -187,12 +187,13 @@ def interval(row: Row) -> str:
 def signed(value: float | None) -> str:
     """A difference with its sign, never ``-0.000``.
 
-    >>> signed(-0.0001), signed(0.0126), signed(None)
-    ('0.000', '+0.013', '–')
+    >>> signed(-0.0001), signed(0.0126), signed(-5231.332), signed(None)
+    ('0.000', '+0.013', '−5,231', '–')
     """
     if value is None:
         return "–"
-    text = f"{value:+.3f}"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3
+    text = f"{value:+,.{digits}f}"
     return "0.000" if text in ("+0.000", "-0.000") else text.replace("-", "\u2212")
 
 

@@ -116,7 +116,8 @@ class HeatMap:
 
     ``marks`` are short texts in the cells (a verdict's sign; a line break makes two lines), ``tips`` the sentence of a
     cell for hover, focus and screen readers. ``faint`` cells are tinted weakly: their value proves nothing. NaN is a
-    cell without a value. ``limit`` is the value of full colour (default: the largest).
+    cell without a value. ``limit`` is the value of full colour (default: the largest). ``units`` (one a row) are what
+    values are divided by for their colour, where rows have different units; the key then counts units.
     """
 
     title: str
@@ -127,6 +128,7 @@ class HeatMap:
     tips: Sequence[Sequence[str]] | None = None
     faint: Sequence[Sequence[bool]] | None = None
     limit: float | None = None
+    units: Sequence[float] | None = None
     row_title: str = "target"
     column_title: str = "source"
     better: str = "joint training is better"
@@ -520,7 +522,7 @@ class _Matrix:
         self.key_top = bottom + 16
         self.width = max(self.left + self.side * len(chart.columns) + self.column_room * 0.6 + 10, 300.0)
         self.height = self.key_top + 56
-        finite = [abs(v) for row in chart.values for v in row if math.isfinite(v)]
+        finite = [abs(v) / _unit(chart, r) for r, row in enumerate(chart.values) for v in row if math.isfinite(v)]
         self.limit = chart.limit or max(finite, default=0.0) or 1.0
         self.mark_size = min(13.0, self.side * 0.62)
 
@@ -584,7 +586,7 @@ def _told_cells(chart: HeatMap) -> list[tuple[int, int]]:
     if len(places) <= MOST_CELLS:
         return places
     known = [(r, c) for r, c in places if math.isfinite(chart.values[r][c])]
-    known.sort(key=lambda at: (_is_faint(chart, *at), -abs(chart.values[at[0]][at[1]])))
+    known.sort(key=lambda at: (_is_faint(chart, *at), -abs(chart.values[at[0]][at[1]]) / _unit(chart, at[0])))
     return sorted(known[:TOLD])
 
 
@@ -604,13 +606,17 @@ def _untold_cells(chart: HeatMap, layout: _Matrix, told: set[tuple[int, int]]) -
     return element("g", ground, *paths, transform=place)
 
 
+def _unit(chart: HeatMap, row: int) -> float:
+    return 1.0 if chart.units is None else chart.units[row]
+
+
 def _is_faint(chart: HeatMap, r: int, c: int) -> bool:
     return chart.faint is not None and chart.faint[r][c]
 
 
 def _shade(chart: HeatMap, layout: _Matrix, r: int, c: int) -> float:
     value = chart.values[r][c]
-    share = value / layout.limit if math.isfinite(value) else 0.0
+    share = value / _unit(chart, r) / layout.limit if math.isfinite(value) else 0.0
     return _strength(share) * (FAINT if _is_faint(chart, r, c) else 1.0)
 
 

@@ -40,8 +40,11 @@ def transfer_map(verdicts: Verdicts) -> HeatMap:
     cells = {(row["target"], row["source"]): row for row in verdicts["transfer"]}
     grid = [[cells[target, source] for source in names] for target in names]
     numbers = len(names) <= NUMBERS_IN_CELLS
-    largest = max((abs(row["difference"]) for row in measured_pairs(verdicts)), default=0.0)
-    least = 2 * max(task["margin"] for task in verdicts["tasks"])  # what does not matter stays pale
+    margin = _margin(verdicts)
+    units = None if margin is not None else [margins(verdicts)[name] for name in names]
+    unit = dict(zip(names, units or [1.0] * len(names), strict=True))
+    largest = max((abs(row["difference"]) / unit[row["target"]] for row in measured_pairs(verdicts)), default=0.0)
+    least = 2 * (1.0 if margin is None else margin)  # what does not matter stays pale
     return HeatMap(
         "Joint minus alone, by target and source",
         [[_value(row["difference"]) for row in line] for line in grid],
@@ -50,7 +53,9 @@ def transfer_map(verdicts: Verdicts) -> HeatMap:
         marks=[[_mark(row, numbers=numbers) for row in line] for line in grid],
         tips=[[cell_tip(row) for row in line] for line in grid],
         faint=[[row["verdict"] == "undecided" for row in line] for line in grid],
-        limit=max(largest, least) or None,
+        limit=max(largest, least),
+        units=units,
+        better="joint training is better" if units is None else "in margins of the target: joint training is better",
         cell=72.0 if numbers and len(names) <= 8 else None,
     )
 
@@ -82,13 +87,10 @@ def together_chart(verdicts: Verdicts) -> Forest | None:
     rows = measured(verdicts["together"])
     if not rows or len(verdicts["tasks"]) < 3:
         return None
-    shown = [_forest_row(row["target"], row) for row in rows]
-    if (pooled := pooled_together(verdicts)) is not None:
-        shown.append(_forest_row("mean over tasks", pooled))
-    return Forest(
-        "All tasks together minus each alone", shown,
-        "difference (right: together is better)", margin=_margin(verdicts),
-    )  # fmt: skip
+    shown = [(row["target"], row) for row in rows]
+    if (pooled := pooled_together(verdicts)) is not None and _margin(verdicts) is not None:
+        shown.append(("mean over tasks", pooled))
+    return _by_target("All tasks together minus each alone", "difference (right: together is better)", verdicts, shown)
 
 
 def left_out_chart(verdicts: Verdicts) -> Forest | None:
@@ -98,15 +100,19 @@ def left_out_chart(verdicts: Verdicts) -> Forest | None:
         given.setdefault(row["source"], []).append(row)
     if not given:
         return None
-    rows = []
+    margin, rows = _margin(verdicts), []
+    unit = margins(verdicts) if margin is None else {}
     for source, cells in given.items():
-        mean = sum(row["difference"] for row in cells) / len(cells)
+        mean = sum(row["difference"] / unit.get(row["target"], 1.0) for row in cells) / len(cells)
         helps, hurts = (sum(row["verdict"] == verdict for row in cells) for verdict in ("helps", "hurts"))
         note = f"helps {helps}, hurts {hurts} of {len(cells)}"
         tip = f"{source} in the presence of all others changes them by {signed(mean)} on average; {note}"
         rows.append(ForestRow(source, mean, NAN, NAN, note=note, tip=tip))
     return Forest(
-        "What each task gives the others", rows, "mean change of the others when it joins", margin=_margin(verdicts)
+        "What each task gives the others",
+        rows,
+        "mean change of the others when it joins" + (", in their margins" if margin is None else ""),
+        margin=1.0 if margin is None else margin,
     )
 
 
@@ -209,8 +215,8 @@ def official_chart(verdicts: Verdicts) -> Forest | None:
         return None
     names = [f"{row['target']} with {', '.join(row['sources'][:2])}" + (" …" if len(row["sources"]) > 2 else "")
              for row in rows]  # fmt: skip
-    shown = [_forest_row(name, {**row, "n": row["rows"]}) for name, row in zip(names, rows, strict=True)]
-    return Forest("On the official test rows", shown, "joint − alone", margin=_margin(verdicts))
+    shown = [(name, {**row, "n": row["rows"]}) for name, row in zip(names, rows, strict=True)]
+    return _by_target("On the official test rows", "joint − alone", verdicts, shown)
 
 
 def tried_chart(verdicts: Verdicts) -> Forest | None:
@@ -231,16 +237,31 @@ def tried_chart(verdicts: Verdicts) -> Forest | None:
     return Forest("What was tried, and its controls", rows, "held-out gain over alone (R2 or Brier skill)")
 
 
-def _forest_row(name: str, row: Row) -> ForestRow:
+def _forest_row(name: str, row: Row, unit: float = 1.0) -> ForestRow:
     tip = f"{name}: {interval(row)}, n = {row['n']}, {row['verdict']}"
-    low, high = _value(row["low"]), _value(row["high"])
-    return ForestRow(name, _value(row["difference"]), low, high, TONES.get(row["verdict"], ""), row["verdict"], tip)
+    value, low, high = (_value(row[what]) / unit for what in ("difference", "low", "high"))
+    return ForestRow(name, value, low, high, TONES.get(row["verdict"], ""), row["verdict"], tip)
+
+
+def margins(verdicts: Verdicts) -> dict[str, float]:
+    """The smallest difference that matters, by task (in the unit of its metric)."""
+    return {task["name"]: float(task["margin"]) or 1.0 for task in verdicts["tasks"]}
 
 
 def _margin(verdicts: Verdicts) -> float | None:
-    """The margin of all tasks, when they have one."""
-    margins = {task["margin"] for task in verdicts["tasks"]}
-    return float(margins.pop()) if len(margins) == 1 else None
+    """The margin of all tasks, when they have one: then their differences share an axis."""
+    found = {float(task["margin"]) for task in verdicts["tasks"]}
+    return found.pop() if len(found) == 1 else None
+
+
+def _by_target(title: str, x_label: str, verdicts: Verdicts, rows: Sequence[tuple[str, Row]]) -> Forest:
+    """Comparisons of several targets: on one axis as they are, or in margins where units differ."""
+    margin = _margin(verdicts)
+    if margin is not None:
+        return Forest(title, [_forest_row(name, row) for name, row in rows], x_label, margin=margin)
+    unit = margins(verdicts)
+    shown = [_forest_row(name, row, unit.get(row.get("target", ""), 1.0)) for name, row in rows]
+    return Forest(title, shown, f"{x_label}, in margins of the task", margin=1.0)
 
 
 def _value(given: float | None) -> float:

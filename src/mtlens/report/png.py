@@ -94,6 +94,8 @@ def _(chart: Bars, axes: Any) -> None:
 @_paint.register
 def _(chart: HeatMap, axes: Any) -> None:
     values = np.array(chart.values, dtype=np.float64)
+    if chart.units is not None:
+        values /= np.array(chart.units)[:, None]
     finite = np.abs(values[np.isfinite(values)])
     limit = chart.limit or (float(finite.max()) if finite.size else 1.0) or 1.0
     image = axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit)

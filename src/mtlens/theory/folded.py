@@ -69,11 +69,14 @@ class Moments:
     def mean_y(self) -> FloatArray:
         return self.sum_y / self.mass
 
-    def about(self, mean_x: FloatArray, mean_y: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """``(xx, xy, yy)`` with inputs and outputs taken relative to the given means."""
-        xx = (
-            self.xx - np.outer(self.sum_x, mean_x) - np.outer(mean_x, self.sum_x) + self.mass * np.outer(mean_x, mean_x)
-        )
+    def about(
+        self, mean_x: FloatArray, mean_y: FloatArray, *, inputs: bool = True
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """``(xx, xy, yy)`` with inputs and outputs taken relative to the given means; no ``xx`` without ``inputs``."""
+        xx = np.empty((0, 0))
+        if inputs:
+            outer = np.outer(self.sum_x, mean_x)
+            xx = self.xx - outer - outer.T + self.mass * np.outer(mean_x, mean_x)
         xy = (
             self.xy - np.outer(self.sum_x, mean_y) - np.outer(mean_x, self.sum_y) + self.mass * np.outer(mean_x, mean_y)
         )

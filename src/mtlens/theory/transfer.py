@@ -369,7 +369,7 @@ class LinearTransfer:
         for moments, group, name in zip(train, self.sharing, self.names, strict=True):
             if moments.mass <= 0:
                 raise InputError(f"task {name!r} has no labelled training row in fold {fold}. Use fewer folds.")
-            xx, xy, yy = moments.about(moments.mean_x, moments.mean_y)
+            xx, xy, yy = moments.about(moments.mean_x, moments.mean_y, inputs=group not in centred)
             centred.setdefault(group, xx)
             labels.append((xy, max(yy, 0.0) / moments.mass))
         scale_x = _column_scales([centred[g] / m.mass for g, m in zip(self.sharing, train, strict=True)])
@@ -382,8 +382,10 @@ class LinearTransfer:
             xy = labels[i][0]
             hold_xx, hold_xy, hold_yy = np.zeros((0, 0)), np.zeros((0, 0)), 0.0
             if fold is not None:
-                raw_xx, raw_xy, raw_yy = self._held[i][fold].about(moments.mean_x, moments.mean_y)
-                hold_xx = held_inputs.setdefault(self.sharing[i], raw_xx / outer)
+                group = self.sharing[i]
+                is_first = group not in held_inputs
+                raw_xx, raw_xy, raw_yy = self._held[i][fold].about(moments.mean_x, moments.mean_y, inputs=is_first)
+                hold_xx = held_inputs.setdefault(group, raw_xx / outer if is_first else raw_xx)
                 hold_xy, hold_yy = raw_xy / (scale_x[:, None] * scale_y[i]), raw_yy / scale_y[i] ** 2
             tasks.append(
                 Standard(

@@ -39,6 +39,8 @@ SETS = ("school", "text6", "glue", "chestxray14", *MULTILABEL, *MULTITARGET)
 MOST_TEST = 2000  # rows a task scored in a split
 WIDEST = 256  # columns kept, as leading directions of the inputs alone, so that twenty splits are affordable
 RARE = 5  # test rows of the rarer class below which a task is not scored in a split
+MOST_GROUPED = 20  # tasks up to which groups are tried
+ELSEWHERE = 3000  # rows of the other tasks when one task is made small
 GRID = Grid(capacities=[32], learning_rates=[1e-3, 1e-2], epochs=20)
 
 
@@ -123,7 +125,7 @@ def _mean_vector(text: str, place: dict[str, int], vectors: np.ndarray) -> np.nd
     return vectors[known].mean(axis=0) if known else np.zeros(vectors.shape[1])
 
 
-def split(tasks: TaskSet, size: str, seed: int) -> tuple[TaskSet, dict[str, np.ndarray]]:
+def split(tasks: TaskSet, size: str, seed: int, target: str | None = None) -> tuple[TaskSet, dict[str, np.ndarray]]:
     """Development tasks of the asked size, and test rows; rows of a shared input and of one group go together.
 
     A size is a number of rows a task (at most 80 % of what there is) or "full" (80 %), or "30%".
@@ -140,7 +142,7 @@ def split(tasks: TaskSet, size: str, seed: int) -> tuple[TaskSet, dict[str, np.n
         if task.group is not None:  # whole groups, in random order
             names, place = np.unique(task.group, return_inverse=True)
             order = np.argsort(random.permutation(len(names))[place], kind="stable")
-        count = _count(size, task.num_rows)
+        count = _count(size if target in (None, task.name) else str(ELSEWHERE), task.num_rows)
         rows[task.name] = order[:count]
         rest = order[count:]
         if task.group is not None:
@@ -189,11 +191,25 @@ class Deployed:
 
 
 def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -> dict[str, object]:
-    """Points of every procedure on every task, and what the advice chose."""
+    """Points of every procedure on every task, and what the advice chose.
+
+    A size "200 of one" makes each task small in turn, with ``ELSEWHERE`` rows of the others, and scores that task.
+    """
+    if not size.endswith(" of one"):
+        return _one_split(tasks, size, seed, families, None)
+    rows = [_one_split(tasks, size.removesuffix(" of one"), seed, families, name) for name in tasks.names]
+    points = {name: row["points"][name] for name, row in zip(tasks.names, rows, strict=True) if name in row["points"]}
+    chosen = [row["chosen"] for row in rows]
+    return {"points": points, "chosen": max(set(chosen), key=chosen.count), "all chosen": chosen}
+
+
+def _one_split(
+    tasks: TaskSet, size: str, seed: int, families: tuple[str, ...], target: str | None
+) -> dict[str, object]:
     tasks = TaskSet(
         t if t.kind == "regression" else t.replace(metric="log_loss") for t in tasks
     )  # chosen as it is scored
-    development, test = split(tasks, size, seed)
+    development, test = split(tasks, size, seed, target)
     scored = {name: rows for name, rows in test.items() if _scorable(development[name], tasks[name], rows)}
     development = development.subset([n for n in development.names if _has_variety(development[n])])
     part = PartAdvice(
@@ -208,8 +224,8 @@ def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -
     own = {family: held.alone(family) for family in families} if held.names else {}
     chosen_family = part._families(own) if held.names else dict.fromkeys(development.names, "linear")
     alone = {name: own[chosen_family[name]][name] for name in held.names}
-    candidates = part._candidates(None)
-    candidates = [c for c in candidates if c.recipe != "sources"]
+    grouping = part._grouping() if held.names and len(development) <= MOST_GROUPED else None
+    candidates = [c for c in part._candidates(grouping) if c.recipe != "sources"]
     heldout = {c: held.joint(c) for c in candidates} if held.names else {}
     joins = {c: part._join(alone, values) for c, values in heldout.items()}
     best, join = part._chosen(joins)
@@ -219,7 +235,7 @@ def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -
     if "trunk" in families:
         test_trunk["alone"] = deployed.trunk(None, held.seed)
         test_trunk["again"] = deployed.trunk(None, held.seed + 7919)
-        test_trunk["joint"] = deployed.trunk(Candidate("joint", "trunk"), held.seed)
+        test_trunk |= {c.recipe: deployed.trunk(c, held.seed) for c in candidates if c.family == "trunk"}
 
     points: dict[str, dict[str, float]] = {}
     shared_ridge = held.alone_core.shared_ridge(held.names) if held.names and "linear" in families else None
@@ -234,12 +250,13 @@ def one_split(tasks: TaskSet, size: str, seed: int, families: tuple[str, ...]) -
             else deployed.linear(name, None)
         )
         made = {
-            c: (test_trunk["joint"].get(name, base) if c.family == "trunk" else deployed.linear(name, c))
+            c: (test_trunk[c.recipe].get(name, base) if c.family == "trunk" else deployed.linear(name, c))
             for c in candidates
         }
         found = {"alone": base}
         for c, value in made.items():
-            found[f"always {c.name}"] = value
+            if c.recipe != "group":  # groups differ from split to split: part of the advice, not a procedure
+                found[f"always {c.name}"] = value
         found["winner"] = made[w] if (w := _winner(held, name, alone, heldout)) is not None else base
         weight = 0.0 if join is None else join.weights.get(name, join.pooled)
         found["advice"] = joined(base, made[best] if best is not None else None, weight, kind, low, high)

@@ -182,6 +182,7 @@ class HeldOut:
         parts = [list(self._part(inputs, fold)) for fold in range(self.folds)]
         self.say(f"training {len(set(jobs.values()))} networks on {len(parts)} folds")
         networks = Networks(system, list(jobs.values()), parts, self.options)
+        networks.refit(parts)
         found = {name: _empty(self.dense[name]) for name in self.names}
         for number, part in enumerate(parts):
             for task in part:

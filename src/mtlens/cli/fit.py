@@ -46,7 +46,7 @@ def fit(
 
     Example: mtlens fit example --family linear --out model
     """
-    from mtlens.cli.fit_options import advised, checked_family, model_folder
+    from mtlens.cli.fit_options import advised, checked_family, model_folder, refuse_run
     from mtlens.models import fit as run
     from mtlens.models.card import summary_of, summary_table
     from mtlens.tasks.readers import read_tasks
@@ -55,6 +55,7 @@ def fit(
     tasks = None if data is None else read_tasks(data, targets=targets, missing=missing)
     chosen: Any = advice
     if advise:
+        refuse_run(source)
         tasks = tasks or read_tasks(source, targets=targets, missing=missing)
         chosen = advised(tasks, advice, family=family, seed=seed, device=device, workers=workers, progress=say)
     model = run(

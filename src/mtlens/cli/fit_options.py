@@ -29,6 +29,15 @@ def model_folder(source: str, out: Path | None) -> Path:
     return Path(f"{name}-model")
 
 
+def refuse_run(source: str) -> None:
+    """``--advise`` is for data: a study has its own advice."""
+    if Path(source).is_dir():
+        raise InputError(
+            f"--advise is for a SPEC or data file, but {source} is a folder. Leave --advise out: a study's folder "
+            "holds its own advice.toml."
+        )
+
+
 def advised(tasks: TaskSet, advice: Path | None, *, family: str | None, seed: int | None, **options: Any) -> System:
     """The system that held-out rows recommend, without a study."""
     from mtlens.study.advice import advise

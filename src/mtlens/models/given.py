@@ -74,11 +74,12 @@ ALONE_NOTE = (
 
 def run_folder(source: Any) -> Path | None:
     """The folder of a study when that is what was given."""
-    folder = getattr(source, "folder", None)
-    if folder is None and hasattr(source, "verdicts"):
-        raise InputError("this study kept no folder (out=None). Give fit its tasks, or run Study(tasks, out=folder).")
-    if folder is not None:
-        return Path(folder)
+    if type(source).__name__ == "StudyResult":  # of a room above this one
+        if source.folder is None:
+            raise InputError(
+                "this study kept no folder (out=None). Give fit its tasks, or run Study(tasks, out=folder)."
+            )
+        return Path(source.folder)
     if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
         path = Path(source)
         if not (path / PLAN_FILE).is_file() and not (path / ADVICE_FILE).is_file():

@@ -61,6 +61,22 @@ def test_networks_on_texts_survive_too(trunk: str, tmp_path: Path) -> None:
     assert np.array_equal(model.predict(texts, "likes"), loaded.predict(texts, "likes"))
 
 
+@pytest.mark.medium
+def test_networks_share_their_word_vectors_on_disk(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(2000)]
+    np.savez(tmp_path / "v.npz", words=np.array(words), vectors=rng.normal(size=(2000, 50)).astype(np.float32))
+    texts = [" ".join(rng.choice(words, 5)) for _ in range(40)]
+    tasks = [Task(name, texts, rng.permutation(np.arange(40) % 2)) for name in "abc"]
+    grid = Grid(trunk="lstm", capacities=[3], learning_rates=[1e-2], epochs=1, vectors=str(tmp_path / "v.npz"))
+    model = fit(tasks, advice=System.alone("abc", family="trunk", grid=grid, folds=2), workers=1)
+    folder = model.save(tmp_path / "m")
+    assert next(folder.glob("*.safetensors")).stat().st_size < 1.5 * 2000 * 50 * 4
+    loaded = load_model(folder)
+    for name in "abc":
+        assert np.array_equal(model.predict(texts, name), loaded.predict(texts, name))
+
+
 def test_classes_keep_their_type(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     tasks = [
@@ -203,7 +219,7 @@ def _set(tree: Any, path: tuple[Any, ...], value: Any) -> None:
 
 
 LINEAR = ("tasks", 0, "alone", "model")
-NET = ("networks", 0, "net", "net")
+NET = ("networks", "each", 0, "net", "net")
 CONTENTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "format": (("format",), "mtlens-model-2", "format is 'mtlens-model-2'"),
     "coef shape": ((*LINEAR, "coef"), lambda a: a[:-1], "a linear model has shape"),
@@ -230,10 +246,11 @@ CONTENTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "net shape": ((*NET, "values"), lambda v: {k: t[:1] for k, t in v.items()}, "was saved as"),
     "net dtype": ((*NET, "values"), lambda v: {k: t.double() for k, t in v.items()}, "is not float32"),
     "net nan": ((*NET, "values"), lambda v: {k: t * torch.nan for k, t in v.items()}, "not finite"),
-    "capacity": (("networks", 0, "settings", "capacity"), 10**13, "do not fit"),
+    "shared array": (("networks", "arrays"), {}, "do not fit together"),
+    "capacity": (("networks", "each", 0, "settings", "capacity"), 10**13, "do not fit"),
     "heads": ((*NET, "heads"), [[10**9, 10**9]], "do not fit"),
-    "trunk": (("networks", 0, "settings", "trunk"), {"name": "os.system"}, "os.system"),
-    "dtype name": (("networks", 0, "settings", "dtype"), "save", "do not fit"),
+    "trunk": (("networks", "each", 0, "settings", "trunk"), {"name": "os.system"}, "os.system"),
+    "dtype name": (("networks", "each", 0, "settings", "dtype"), "save", "do not fit"),
     "system": (("system",), "version = 1", "has no 'task'"),
     "system name": (("system",), '[[task]]\nname = "x"', "name different tasks"),
     "features class": (("spaces", 0, "features", "meta", "class"), "Popen", "saved features are of class 'Popen'"),

@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +182,31 @@ def _tree(model: Model) -> Tree:
         "made": model.made,
         "spaces": [_space_tree(space) for space in model.spaces],
         "tasks": tasks,
-        "networks": [{"net": model_tree(n.model), "settings": plain_settings(n.settings)} for n in networks],
+        "networks": _pooled([{"net": model_tree(n.model), "settings": plain_settings(n.settings)} for n in networks]),
     }
+
+
+def _pooled(networks: list[Tree]) -> Tree:
+    """Networks whose inputs hold equal arrays (such as one table of word vectors) keep them once."""
+    pool: dict[str, Any] = {}
+    for network in networks:
+        arrays = network["net"]["inputs"]["arrays"]
+        for name, array in arrays.items():
+            key = sha256(
+                repr((array.dtype.str, array.shape)).encode() + np.ascontiguousarray(array).tobytes()
+            ).hexdigest()
+            pool.setdefault(key, array)
+            arrays[name] = key
+    return {"each": networks, "arrays": pool}
+
+
+def _unpooled(saved: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The inverse of `_pooled`; networks share the arrays."""
+    networks: list[dict[str, Any]] = saved["each"]
+    for network in networks:
+        arrays = network["net"]["inputs"]["arrays"]
+        arrays.update({name: saved["arrays"][key] for name, key in arrays.items()})
+    return networks
 
 
 def _task_tree(task: TaskModel, networks: list[Network]) -> Tree:
@@ -242,10 +266,9 @@ def _linear_tree(model: LinearModel) -> Tree:
 
 def _model(tree: Mapping[str, Any], folder: Path) -> Model:
     spaces = [_space(space) for space in tree["spaces"]]
-    networks = [
-        Network(model_from_tree(n["net"], n["settings"], folder), dict(n["settings"])) for n in tree["networks"]
-    ]
-    for network, saved in zip(networks, tree["networks"], strict=True):
+    parts = _unpooled(tree["networks"])
+    networks = [Network(model_from_tree(n["net"], n["settings"], folder), dict(n["settings"])) for n in parts]
+    for network, saved in zip(networks, parts, strict=True):
         _check_dtypes(saved["net"]["net"]["values"], saved["settings"]["dtype"])
         network.model.net.eval()
     tasks = [_task(task, spaces, networks) for task in tree["tasks"]]

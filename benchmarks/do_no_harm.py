@@ -224,8 +224,8 @@ def _one_split(
     own = {family: held.alone(family) for family in families} if held.names else {}
     chosen_family = part._families(own) if held.names else dict.fromkeys(development.names, "linear")
     alone = {name: own[chosen_family[name]][name] for name in held.names}
-    grouping = part._grouping() if held.names and len(development) <= MOST_GROUPED else None
-    candidates = [c for c in part._candidates(grouping) if c.recipe != "sources"]
+    grouping, by_fold = part._grouping() if held.names and len(development) <= MOST_GROUPED else (None, ())
+    candidates = [c for c in part._candidates(grouping, by_fold) if c.recipe != "sources"]
     heldout = {c: held.joint(c) for c in candidates} if held.names else {}
     joins = {c: part._join(alone, values) for c, values in heldout.items()}
     best, join = part._chosen(joins)
@@ -427,7 +427,7 @@ def _table(families: str, size: str, rows: list[dict]) -> list[str]:
         "| set | splits | tasks | alone | " + " | ".join(labels) + " | joined in | worst task, advice |",
         "|" + "---|" * (6 + len(labels)),
     ]
-    advice_means, losses, below = [], [], []
+    advice_means, losses, below, sharing = [], [], [], []
     for name in dict.fromkeys(r["set"] for r in rows):
         mine = [r for r in rows if r["set"] == name and r["points"]]
         if not mine:
@@ -459,10 +459,15 @@ def _table(families: str, size: str, rows: list[dict]) -> list[str]:
             + " | ".join(cells)
             + f" | {100 * joined_in:.0f} % | {task_means[worst]:+.2f} ({worst}) |"
         )
+        sharing.append(
+            np.mean(
+                [m["advice"] - max(v for k, v in m.items() if k == "alone" or k.startswith("control")) for m in means]
+            )
+        )
     share = np.mean(np.array(losses) < -0.5)
     lines += [
         "",
-        f"Advice, mean over sets {np.mean(advice_means):+.2f}, worst set {min(advice_means):+.2f}; {100 * share:.1f} % of {len(losses)} tasks lose more than 0.5 points; {sum(below)} tasks have an interval (2 standard errors over splits) wholly below 0.",
+        f"Advice, mean over sets {np.mean(advice_means):+.2f}, worst set {min(advice_means):+.2f}; the part beyond each split's best control {np.mean(sharing):+.2f}; {100 * share:.1f} % of {len(losses)} tasks lose more than 0.5 points; {sum(below)} tasks have an interval (2 standard errors over splits) wholly below 0.",
         "",
     ]
     return lines

@@ -205,8 +205,8 @@ class PartAdvice:
         alone = {name: own[families[name]][name] for name in held.names}
         if len(held.raw) < 2:
             return _Advised(self._plans(None, None, families), [], None, None, [], None, [], self.found)
-        grouping = self._grouping()
-        joins = {c: self._join(alone, held.joint(c)) for c in self._candidates(grouping)}
+        grouping, by_fold = self._grouping()
+        joins = {c: self._join(alone, held.joint(c)) for c in self._candidates(grouping, by_fold)}
         controls = self._controls(alone)
         chosen, join = self._chosen(joins)
         tried = [_row(c.name, j) for c, j in joins.items()] + [_row(n, j, control=True) for n, j in controls.items()]
@@ -239,7 +239,7 @@ class PartAdvice:
 
     # ------------------------------------------------------------------ candidates
 
-    def _candidates(self, grouping: Grouping | None) -> list[Candidate]:
+    def _candidates(self, grouping: Grouping | None, by_fold: Sequence[Grouping] = ()) -> list[Candidate]:
         found: list[Candidate] = []
         if "linear" in self.families:
             found += [Candidate("joint", "linear"), Candidate("shrink", "linear")]
@@ -247,25 +247,30 @@ class PartAdvice:
                 found.append(Candidate("sources", "linear"))
         if "trunk" in self.families:
             found.append(Candidate("joint", "trunk"))
-        if grouping is not None and 1 < len(grouping.groups) < len(self.held.raw):
+        if grouping is not None and by_fold and 1 < len(grouping.groups) < len(self.held.raw):
             groups = tuple(group for group, _ in self._named(grouping))
-            found += [Candidate("group", family, groups) for family in self.families]
+            chosen = tuple(tuple(group for group, _ in self._named(some)) for some in by_fold)
+            found += [Candidate("group", family, groups, chosen) for family in self.families]
         return found
 
-    def _grouping(self) -> Grouping | None:
-        """Groups from measured pairs, and from the linear core where nothing was measured."""
-        held = self.held
-        D, errors = self.pairs, self.pair_errors
-        if D is None or np.isnan(D[~np.eye(len(D), dtype=bool)]).any():
-            core = held.joint_core if held.has_columns and held.joint_core.width <= WIDE_PAIRS else None
-            if len(held.raw) <= FEW_PAIRS and core is not None:
-                table = core.pairs()
-                predicted, spread = table.difference, core.standard_error(table.folds)
-                D = predicted if D is None else np.where(np.isnan(D), predicted, D)
-                errors = spread if errors is None else np.where(np.isnan(errors), spread, errors)
-            elif D is None:
-                return None
-        return best_groups(D, errors=errors, max_models=self.max_models, seed=held.seed)
+    def _grouping(self) -> tuple[Grouping | None, tuple[Grouping, ...]]:
+        """Groups from measured pairs, and from the linear core where nothing was measured; and those without each fold.
+
+        The ones without a fold come from the linear core alone: measured pairs have seen every row.
+        """
+        held, D, errors = self.held, self.pairs, self.pair_errors
+        affordable = held.has_columns and len(held.raw) <= FEW_PAIRS and held.joint_core.width <= WIDE_PAIRS
+        by_fold: tuple[Grouping, ...] = ()
+        if affordable:
+            table = held.joint_core.pairs()
+            predicted, spread = table.difference, held.joint_core.standard_error(table.folds)
+            D = predicted if D is None else np.where(np.isnan(D), predicted, D)
+            errors = spread if errors is None else np.where(np.isnan(errors), spread, errors)
+            rest = [np.delete(table.folds, fold, axis=2).mean(axis=2) for fold in range(held.folds)]
+            by_fold = tuple(best_groups(some, max_models=self.max_models) for some in rest)
+        if D is None:
+            return None, ()
+        return best_groups(D, errors=errors, max_models=self.max_models, seed=held.seed), by_fold
 
     def _named(self, grouping: Grouping) -> list[tuple[tuple[str, ...], float]]:
         names = self.held.raw.names

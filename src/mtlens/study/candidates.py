@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -33,15 +33,21 @@ LEAST = 2  # labelled rows a fold, and of every class, below which a task has no
 OTHER_SEED = 7919  # added to the seed for the control: the same model, drawn again
 
 Say = Callable[[str], None]
+Groups: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way of making joint predictions: what a :class:`~mtlens.models.system.TaskPlan` says, for every task."""
+    """A way of making joint predictions: what a :class:`~mtlens.models.system.TaskPlan` says, for every task.
+
+    Groups are chosen from data. So that held-out rows judge the *choice* too, ``fold_groups`` has the groups chosen
+    without each fold; ``groups`` are those of all folds, which would be deployed.
+    """
 
     recipe: Recipe
     family: Family
-    groups: tuple[tuple[str, ...], ...] = ()
+    groups: Groups = ()
+    fold_groups: tuple[Groups, ...] = ()
 
     @property
     def name(self) -> str:
@@ -56,8 +62,16 @@ class Candidate:
             plans.append(
                 TaskPlan(name=name, recipe=recipe, family=self.family, group=group if recipe == "group" else None)
             )
-        groups = [Group(name=f"group {i + 1}", tasks=list(g)) for i, g in enumerate(self.groups) if len(g) > 1]
+        groups = [
+            Group(name=f"group {i + 1}", tasks=[name for name in group if name in names])
+            for i, group in enumerate(self.groups)
+            if len(group) > 1 and any(name in names for name in group)
+        ]
         return System(seed=seed, folds=folds, grid=grid, tasks=plans, groups=groups)
+
+    def without(self, fold: int) -> Candidate:
+        """The candidate as it is chosen when a fold is held out."""
+        return Candidate(self.recipe, self.family, self.fold_groups[fold]) if self.fold_groups else self
 
     def group_of(self, name: str) -> str | None:
         for i, group in enumerate(self.groups):
@@ -150,14 +164,25 @@ class HeldOut:
     def _linear(self, candidate: Candidate) -> dict[str, FloatArray]:
         if candidate.recipe == "sources":
             return self._on_predictions(candidate)
-        system = candidate.system(self.raw.names, self.grid, self.seed, self.folds)
         method: Any = "shrink" if candidate.recipe == "shrink" else "joint"
-        found = {}
+        found = {name: _empty(self.dense[name]) for name in self.names}
         for name in self.names:
-            sources = system.sources_of(name)
-            core = self.joint_core if sources else self.alone_core
-            found[name] = core.out_of_fold(name, sources, method=method)
+            made: dict[tuple[str, ...], FloatArray] = {}
+            for fold in range(self.folds):
+                sources = self._sources(candidate.without(fold), name)
+                if sources not in made:
+                    core = self.joint_core if sources else self.alone_core
+                    made[sources] = core.out_of_fold(name, sources, method=method)
+                held = self.fold_of[name] == fold
+                found[name][held] = made[sources][held]
         return found
+
+    def _sources(self, candidate: Candidate, name: str) -> tuple[str, ...]:
+        """The tasks that a candidate joins one with."""
+        if candidate.recipe == "group":
+            group = next((group for group in candidate.groups if name in group), ())
+            return tuple(other for other in self.raw.names if other in group and other != name)
+        return tuple(other for other in self.raw.names if other != name)
 
     def _on_predictions(self, candidate: Candidate) -> dict[str, FloatArray]:
         system = candidate.system(self.names, self.grid, self.seed, self.folds)
@@ -176,19 +201,24 @@ class HeldOut:
 
     # ------------------------------------------------------------------ networks
 
-    def _networks(self, system: System, *, joint: bool) -> dict[str, FloatArray]:
-        jobs = {name: job_of(system, name, joint=joint) for name in self.names}
+    def _networks(self, systems: Sequence[System], *, joint: bool) -> dict[str, FloatArray]:
+        """Held-out predictions by networks; ``systems`` is one for all folds, or one a fold."""
         inputs = self.raw if reads_tokens(self.grid) else self.dense
         parts = [list(self._part(inputs, fold)) for fold in range(self.folds)]
-        self.say(f"training {len(set(jobs.values()))} networks on {len(parts)} folds")
-        networks = Networks(system, list(jobs.values()), parts, self.options)
-        networks.refit(parts)
         found = {name: _empty(self.dense[name]) for name in self.names}
-        for number, part in enumerate(parts):
-            for task in part:
-                values = networks.held_out(jobs[task.name], task.name, number)
-                if values is not None:
-                    found[task.name][task.rows_of("test")] = values
+        batches = (
+            [(systems[0], parts)] if len(systems) == 1 else [(s, [p]) for s, p in zip(systems, parts, strict=True)]
+        )
+        for system, some in batches:
+            jobs = {name: job_of(system, name, joint=joint) for name in self.names}
+            self.say(f"training {len(set(jobs.values()))} networks on {len(some)} folds")
+            networks = Networks(system, list(jobs.values()), some, self.options)
+            networks.refit(some)
+            for number, part in enumerate(some):
+                for task in part:
+                    values = networks.held_out(jobs[task.name], task.name, number)
+                    if values is not None:
+                        found[task.name][task.rows_of("test")] = values
         return found
 
     # ------------------------------------------------------------------ by name
@@ -200,13 +230,14 @@ class HeldOut:
                 raise InputError("a linear model has no seed to draw again. Its control is shared_penalty().")
             return {name: self.alone_core.out_of_fold(name) for name in self.names}
         seed = self.seed + (OTHER_SEED if again else 0)
-        return self._networks(System.alone(self.names, family="trunk", seed=seed, grid=self.grid), joint=False)
+        return self._networks([System.alone(self.names, family="trunk", seed=seed, grid=self.grid)], joint=False)
 
     def joint(self, candidate: Candidate) -> dict[str, FloatArray]:
         """Held-out predictions by a candidate's joint models."""
         if candidate.family == "linear":
             return self._linear(candidate)
-        return self._networks(candidate.system(self.names, self.grid, self.seed, self.folds), joint=True)
+        variants = [candidate.without(fold) for fold in range(self.folds)] if candidate.fold_groups else [candidate]
+        return self._networks([c.system(self.names, self.grid, self.seed, self.folds) for c in variants], joint=True)
 
     def evidence(self, alone: Mapping[str, FloatArray], joint: Mapping[str, FloatArray]) -> dict[str, Evidence]:
         """Labelled rows with both predictions, task by task; tasks without any are left out."""

@@ -311,3 +311,26 @@ def test_hopeless_data_give_finite_answers() -> None:
     assert np.isfinite(table.difference[off]).all()
     assert np.isfinite(core.fit("rare", None, method="shrink").predict(X)).all()
     assert core.fit("flat", ("tiny",)).predict(X) == pytest.approx(3.0)
+
+
+def test_ties_go_to_the_largest_ridge() -> None:
+    """With one positive in 60 rows the fold that holds it out sees one class, and every ridge is equally wrong there.
+
+    With that fold as the only one, all ridges tie: the least regularised would extrapolate from nothing.
+    """
+    random = np.random.default_rng(0)
+    X, y = random.standard_normal((60, 80)), np.zeros(60)
+    y[0] = 1.0
+    fold = np.full(60, -1)
+    fold[:12] = 0
+    core = LinearTransfer([LinearProblem("rare", X, y, "binary")], folds=[fold], ridges=RIDGES)
+    assert core.fit("rare").ridge == core.ridges[-1] == core.alone("rare").ridge
+
+
+def test_a_task_never_held_out_takes_the_ridge_that_is_best_for_the_others() -> None:
+    random = np.random.default_rng(1)
+    first, second = problems(sizes=(60, 60), noise=3.0)
+    small = LinearProblem("small", random.standard_normal((7, 6)), random.standard_normal(7))
+    folds = [np.arange(60) % 5, np.arange(60) % 5, np.full(7, -1)]
+    core = LinearTransfer([first, second, small], folds=folds, ridges=(1e-4, 1.0, 1e4))
+    assert core.fit("small").ridge == core.shared_ridge(["t0", "t1"])

@@ -93,26 +93,28 @@ def _group_value(D: FloatArray, group: Sequence[int]) -> float:
 
 
 def _exact(D: FloatArray, limit: int) -> tuple[tuple[int, ...], ...]:
-    """Dynamic programme over subsets: best value of every set of tasks in at most 1, 2, ... groups.
+    """Dynamic programme over subsets: best value of every set of tasks in at most 1, 2, ... ``limit`` groups.
 
-    The group of a set's highest task is tried in all ways; for each choice all remaining sets are done at once.
+    The group of a set's highest task is tried in all ways; for each choice all remaining sets are done at once. Without
+    a limit one layer is enough, in which a set builds on smaller sets of the same layer.
     """
     count = len(D)
     worth = _subset_values(D)
-    layers = min(limit, count)
-    best = np.full((layers + 1, 1 << count), -np.inf)
+    limited = limit < count
+    best = np.full((limit + 1 if limited else 1, 1 << count), -np.inf)
     best[:, 0] = 0.0
-    choice = np.zeros((layers + 1, 1 << count), dtype=np.int64)
+    choice = np.zeros(best.shape, dtype=np.int64)
+    fewer, best_now, choice_now = (best[:-1], best[1:], choice[1:]) if limited else (best, best, choice)
     for top in range(count):
         bit = 1 << top
         for rest in range(bit):
             group = bit | rest
             others = _subsets(bit - 1 - rest)  # sets of lower tasks outside the group
             whole = group | others
-            values = worth[group] + best[:-1, others]
-            better = values > best[1:, whole]
-            best[1:, whole] = np.where(better, values, best[1:, whole])
-            choice[1:, whole] = np.where(better, group, choice[1:, whole])
+            values = worth[group] + fewer[:, others]
+            better = values > best_now[:, whole]
+            best_now[:, whole] = np.where(better, values, best_now[:, whole])
+            choice_now[:, whole] = np.where(better, group, choice_now[:, whole])
     return _traced(best, choice, count)
 
 
@@ -146,7 +148,7 @@ def _traced(best: FloatArray, choice: IntArray, count: int) -> tuple[tuple[int, 
     while mask:
         group = int(choice[layer, mask])
         groups.append(tuple(i for i in range(count) if group >> i & 1))
-        mask, layer = mask ^ group, layer - 1
+        mask, layer = mask ^ group, max(layer - 1, 0)
     return tuple(sorted(groups))
 
 

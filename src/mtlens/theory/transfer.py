@@ -452,8 +452,8 @@ class LinearTransfer:
 
         Choosing and scoring on the same folds would flatter the larger grid; this does not.
         """
-        chosen = np.argmin(self._rest(losses), axis=0)
-        return losses[chosen, np.arange(losses.shape[1])], int(np.argmin(losses.sum(axis=1)))
+        chosen = _least(self._rest(losses))
+        return losses[chosen, np.arange(losses.shape[1])], int(_least(losses.sum(axis=1)))
 
     def standard_error(self, folds: FloatArray) -> FloatArray:
         """Standard error of the mean over the last axis, one value a fold: infinite with a single fold.
@@ -710,7 +710,7 @@ class LinearTransfer:
                 np.zeros((len(circle), len(self.ridges))),
             )
         losses = self._guide_losses[circle].sum(axis=0) - self._guide_losses[circle][circle.index(t)]
-        return float(self.ridges[int(np.argmin(losses))])
+        return float(self.ridges[int(_least(losses))])
 
     def _circle_losses(self, view: View, circle: tuple[int, ...]) -> FloatArray:
         """(tasks, L): mean held-out squared error of each task by the joint solution of all, at every ridge."""
@@ -754,11 +754,11 @@ class LinearTransfer:
         """
         t, chosen, _, method_used = self._choice(target, sources, method)
         rest = self._rest(self._grid_losses(t, chosen, method_used))
-        return self._held_out(t, chosen, method_used, np.argmin(rest, axis=0))
+        return self._held_out(t, chosen, method_used, _least(rest))
 
     def shared_ridge(self, names: Sequence[str]) -> float:
         """The one ridge with the least mean share of unexplained variance over the named tasks, each alone."""
-        return float(self.ridges[int(np.argmin(self._mean_shares(names).sum(axis=1)))])
+        return float(self.ridges[int(_least(self._mean_shares(names).sum(axis=1)))])
 
     def fit_at(self, target: str, ridge: float) -> LinearModel:
         """The ridge of one task at a ridge of the grid, on all rows: for controls."""
@@ -779,7 +779,7 @@ class LinearTransfer:
         A control: what joining gains by this route is no transfer. The ridge is the one with the least mean share of
         unexplained variance over tasks.
         """
-        cells = np.argmin(self._rest(self._mean_shares(names)), axis=0)
+        cells = _least(self._rest(self._mean_shares(names)))
         return {name: self._held_out(self._index(name), [], "alone", cells) for name in names}
 
     def _held_out(self, t: int, sources: list[int], method: Method | Literal["alone"], cells: IntArray) -> FloatArray:
@@ -798,9 +798,17 @@ class LinearTransfer:
     ) -> tuple[int, list[int], int, Method | Literal["alone"]]:
         if sources is not None and len(sources) == 0:
             t = self._index(target)
-            return t, [], int(np.argmin(self._alone[0][t].sum(axis=1))), "alone"
+            return t, [], self._own_cell(t), "alone"
         t, chosen = self._target_and_sources(target, sources)
-        return t, chosen, int(np.argmin(self._grid_losses(t, chosen, method).sum(axis=1))), method
+        return t, chosen, int(_least(self._grid_losses(t, chosen, method).sum(axis=1))), method
+
+    def _own_cell(self, t: int) -> int:
+        """The ridge a task chooses by itself; one that is never held out takes what is best for the others on average."""
+        errors, base = self._alone
+        with_evidence = [name for name, total in zip(self.names, base.sum(axis=1), strict=True) if total > 0]
+        if base[t].sum() > 0 or not with_evidence:
+            return int(_least(errors[t].sum(axis=1)))
+        return int(_least(self._mean_shares(with_evidence).sum(axis=1)))
 
     def _grid_losses(self, t: int, sources: list[int], method: Method | Literal["alone"]) -> FloatArray:
         if method == "alone":
@@ -838,6 +846,17 @@ class LinearTransfer:
 
 
 # ---------------------------------------------------------------------- pieces
+
+
+def _least(losses: FloatArray) -> IntArray:
+    """The place of the least loss along the first axis; of those equal but for rounding the last, the largest ridge.
+
+    Ties are common where labels are rare: every ridge is right about held-out rows when training saw one class. The
+    least regularised of them would then extrapolate from nothing.
+    """
+    least = losses.min(axis=0)
+    tied = losses <= least + 1e-9 * np.abs(least)
+    return np.asarray(len(losses) - 1 - np.argmax(tied[::-1], axis=0))
 
 
 def _grid(given: Sequence[float] | None, default: tuple[float, ...], what: str) -> FloatArray:

@@ -803,7 +803,7 @@ class LinearTransfer:
         return t, chosen, int(_least(self._grid_losses(t, chosen, method).sum(axis=1))), method
 
     def _own_cell(self, t: int) -> int:
-        """The ridge a task chooses by itself; one that is never held out takes what is best for the others on average."""
+        """The ridge a task chooses by itself; one never held out takes what is best for the others on average."""
         errors, base = self._alone
         with_evidence = [name for name, total in zip(self.names, base.sum(axis=1), strict=True) if total > 0]
         if base[t].sum() > 0 or not with_evidence:

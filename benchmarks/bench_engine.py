@@ -1,6 +1,6 @@
 """How much faster is a study through ``train`` than the loops people write?
 
-The study of issue 4: 6 tasks alone, 15 pairs, all 6 together, 5 seeds (110 trainings), on 6 binary tasks that share
+The study: 6 tasks alone, 15 pairs, all 6 together, 5 seeds (110 trainings), on 6 binary tasks that share
 100 inputs; 9000 train and 1000 validation rows a task, width 50, Adam, batch 50, validation ROC-AUC every epoch.
 
 Baselines, one thread each, on the same data and the same number of epochs:

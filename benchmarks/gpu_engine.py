@@ -1,15 +1,15 @@
 """The engine on one card: stacks through ``train`` against a one-model CUDA-graph loop and against the CPU.
 
-Workload of issue 4: 100 inputs, a ReLU layer of width 50 or 200, 9000 train rows, batch 50, Adam; one task a model,
-so that a model's step is one batch. Rows printed, one line each, as they are measured:
+Workload: 100 inputs, a ReLU layer of width 50 or 200, 9000 train rows, batch 50, Adam; one task a model,
+so that a model's step is one batch. Rows printed, one line each, as they are measured, the ratios first:
 
+* ``ratio``: for each width, ``--repeats`` rounds of: a single model whose whole step is captured in a CUDA graph (the
+  loop a careful user would write), the same loop without a graph, and 2048 models through the public ``train``, setup
+  and final scores included; medians and ranges of the ratios within a round;
+* ``cpu``: the same trainings (64 of them) through ``train`` on this machine's CPU cores;
 * ``check``: the same trainings on CPU and card in float32 (losses and scores apart), and in float64 (should be 1e-10);
-* ``one``: a single model whose whole step is captured in a CUDA graph (the loop a careful user would write);
-* ``eager``: the same loop without a graph, for reference;
-* ``train``: stacks of 256, 2048 and 8192 models through the public ``train``, setup and final scores included, and
-  ``steps`` for the steps alone;
-* ``valid``: the largest stack with a validation ROC-AUC every epoch;
-* ``cpu``: the same trainings (fewer of them) on this machine's CPU cores.
+* ``steps``: captured steps alone of 256, 2048 and 8192 models, with the traffic of their state;
+* ``valid``: 2048 trainings with a validation ROC-AUC every epoch.
 
 The script stops starting new rows after ``--limit`` seconds. Run: python benchmarks/gpu_engine.py [--limit 420]
 """
@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import time
+import traceback
 from collections.abc import Callable
 
 import numpy as np
@@ -51,9 +53,8 @@ def trainings(task: Task, width: int, count: int, epochs: int, **settings: objec
     ]
 
 
-def show(row: str, width: int, what: str, rate: float, base: float | None = None) -> None:
-    ratio = f"   {rate / base:8.1f}x the one-model graph loop" if base else ""
-    print(f"{row:6s} width {width:4d}  {what:34s} {rate / 1e6:10.3f} M samples/s{ratio}", flush=True)
+def show(row: str, width: int, what: str, rate: float) -> None:
+    print(f"{row:6s} width {width:4d}  {what:34s} {rate / 1e6:10.3f} M samples/s", flush=True)
 
 
 # One model -----------------------------------------------------------------------------------------------------------
@@ -146,43 +147,56 @@ def check() -> None:
         print(f"check  {dtype}: CPU and card differ by at most {loss:.2e} in losses, {score:.2e} in scores", flush=True)
 
 
+def ratio(width: int, repeats: int, epochs: int) -> None:
+    """Rounds of graph loop, eager loop and ``train``; a ratio is taken within its round."""
+    through_train(width, 2048, 1)  # warm: kernels, allocator
+    graphs, eagers, ours = [], [], []
+    for _ in range(repeats):
+        graphs.append(one_model(width, graph=True))
+        eagers.append(one_model(width, graph=False, steps=300))
+        ours.append(through_train(width, 2048, epochs))
+    show("one", width, "one model, CUDA graph", statistics.median(graphs))
+    show("train", width, "2048 trainings", statistics.median(ours))
+    for name, base in (("CUDA-graph loop", graphs), ("eager loop", eagers)):
+        found = [a / b for a, b in zip(ours, base, strict=True)]
+        spread = f"{statistics.median(found):.1f}x ({min(found):.1f} to {max(found):.1f})"
+        print(f"ratio  width {width:4d}  train against the one-model {name}: {spread}, {repeats} rounds", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=420.0, help="start no new row after this many seconds")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     began = time.perf_counter()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, load {os.getloadavg()[0]:.2f}", flush=True)
-    base: dict[int, float] = {}
-
-    def single(width: int) -> None:
-        base[width] = one_model(width, graph=True)
-        show("one", width, "one model, CUDA graph", base[width])
-        show("eager", width, "one model, eager", one_model(width, graph=False, steps=500), base[width])
 
     def stacked(width: int, count: int) -> None:
         rate, traffic = steps_alone(width, count)
-        show("steps", width, f"stack of {count}, {traffic / 1e12:.2f} TB/s of state", rate, base.get(width))
-        show("train", width, f"{count} trainings", through_train(width, count, options.epochs), base.get(width))
+        show("steps", width, f"stack of {count}, {traffic / 1e12:.2f} TB/s of state", rate)
 
     def validated(width: int) -> None:
-        rate = through_train(width, 2048, options.epochs, select="best")
-        show("valid", width, "2048 trainings, AUC each epoch", rate, base.get(width))
+        show("valid", width, "2048 trainings, AUC each epoch", through_train(width, 2048, 10, select="best"))
 
-    rows: list[Callable[[], None]] = [check]
-    for width in (50, 200):
-        rows.append(lambda w=width: single(w))  # type: ignore[misc]
-        rows += [lambda w=width, c=count: stacked(w, c) for count in (256, 2048, 8192)]  # type: ignore[misc]
-        rows.append(lambda w=width: validated(w))  # type: ignore[misc]
-    rows += [lambda w=width: show("cpu", w, "train on the CPU", through_train(w, 64, 2, "cpu")) for width in (50, 200)]  # type: ignore[misc]
+    def on_cpu(width: int) -> None:
+        show("cpu", width, "64 trainings, train on the CPU", through_train(width, 64, 4, "cpu"))
+
+    rows: list[Callable[[], None]] = [
+        *(lambda w=w: ratio(w, options.repeats, options.epochs) for w in (50, 200)),  # type: ignore[misc]
+        *(lambda w=w: on_cpu(w) for w in (50, 200)),  # type: ignore[misc]
+        check,
+        *(lambda w=w, c=c: stacked(w, c) for w in (50, 200) for c in (2048, 8192, 256)),  # type: ignore[misc]
+        *(lambda w=w: validated(w) for w in (50, 200)),  # type: ignore[misc]
+    ]
     for row in rows:
         if time.perf_counter() - began > options.limit:
             print(f"stopped after {options.limit:.0f} s with rows left", flush=True)
             return
         try:
             row()
-        except torch.OutOfMemoryError as error:
-            print(f"out of memory: {error}", flush=True)
+        except Exception:  # one row that fails (out of memory, say) must not cost the others: card time is dear
+            traceback.print_exc()
 
 
 if __name__ == "__main__":

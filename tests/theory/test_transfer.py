@@ -137,6 +137,28 @@ def test_units_do_not_matter() -> None:
     np.testing.assert_allclose(LinearTransfer(rescaled).pairs().difference, first.difference, atol=0.02)
 
 
+def test_a_column_that_is_constant_without_one_fold_takes_no_part_there() -> None:
+    """Rare words: what is left of their variance is rounding, by which held-out rows must not be divided."""
+    random = np.random.default_rng(3)
+    X = np.concatenate([random.standard_normal((60, 4)), np.zeros((60, 60))], axis=1)
+    X[np.arange(60), 4 + np.arange(60)] = random.uniform(0.1, 0.7, 60)
+    y = X[:, :4].sum(axis=1) + 0.1 * random.standard_normal(60)
+    fold = np.arange(60) % 5
+    both = [LinearProblem("a", X, y), LinearProblem("b", X[:50], y[:50])]
+    core = LinearTransfer(both, folds=[fold, fold[:50]], ridges=[0.01])
+    expected = np.empty(60)
+    for f in range(5):
+        train = fold != f
+        few = X[train][:, X[train].any(axis=0)]
+        parts = [part.std(axis=0) for part in (few, few[: np.count_nonzero(train[:50])])]
+        parts = [np.where(p > 0, p, np.nan) for p in parts]
+        scale = np.exp(np.nanmean(np.log(parts), axis=0))
+        model = Ridge(alpha=0.01 * 64).fit(few / scale, y[train])
+        expected[~train] = model.predict(X[~train][:, X[train].any(axis=0)] / scale)
+    np.testing.assert_allclose(core.out_of_fold("a"), np.clip(expected, y.min(), y.max()), atol=1e-9)
+    assert core.alone("a").score > 0.5
+
+
 def test_order_of_tasks_does_not_matter() -> None:
     made = problems(seed=2, sizes=(40, 60, 50))
     folds = [np.arange(len(p.X)) % 5 for p in made]

@@ -372,7 +372,10 @@ class LinearTransfer:
             xx, xy, yy = moments.about(moments.mean_x, moments.mean_y, inputs=group not in centred)
             centred.setdefault(group, xx)
             labels.append((xy, max(yy, 0.0) / moments.mass))
-        scale_x = _column_scales([centred[g] / m.mass for g, m in zip(self.sharing, train, strict=True)])
+        scale_x = _column_scales(
+            np.stack([np.diagonal(centred[g]) / m.mass for g, m in zip(self.sharing, train, strict=True)]),
+            np.stack([np.diagonal(t.xx) / m.mass for t, m in zip(self._total, train, strict=True)]),
+        )
         scale_y = _label_scales(np.array([v for _, v in labels]), np.array([m.mass for m in train]))
         outer = np.outer(scale_x, scale_x)
         scaled = {group: xx / outer for group, xx in centred.items()}
@@ -928,13 +931,21 @@ def _eigen(G: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.maximum(values, 0.0), vectors
 
 
-def _column_scales(covariances: Sequence[FloatArray]) -> FloatArray:
-    """One standard deviation a column: the geometric mean over the tasks in which the column varies, 1 where none."""
-    variances = np.stack([np.diagonal(C) for C in covariances])
-    varies = variances > 1e-12 * np.maximum(variances.max(axis=0), np.finfo(float).tiny)
+def _column_scales(variances: FloatArray, squares: FloatArray) -> FloatArray:
+    """One standard deviation a column: the geometric mean over the tasks in which the column varies.
+
+    Infinite where it varies in none (a rare word whose rows are all held out): such a column takes no part. Training
+    sums are differences of sums over all rows, ``squares``, so a variance within their rounding error is none.
+
+    Args:
+        variances: ``(k, d)`` of the training rows.
+        squares: ``(k, d)`` sums of squares over all rows, in the same unit.
+    """
+    noise = 1e-12 * np.maximum(squares, variances.max(axis=0))
+    varies = variances > np.maximum(noise, np.finfo(float).tiny)
     logs = np.where(varies, np.log(np.where(varies, variances, 1.0)), 0.0)
     scales: FloatArray = np.exp(0.5 * logs.sum(axis=0) / np.maximum(varies.sum(axis=0), 1))
-    return scales
+    return np.where(varies.any(axis=0), scales, np.inf)
 
 
 def _label_scales(variances: FloatArray, rows: FloatArray) -> FloatArray:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +123,46 @@ def test_workers_change_nothing() -> None:
     here = Study(related(), **QUICK).run()
     apart = Study(related(), **{**QUICK, "workers": 2}).run()
     assert here.to_csv() == apart.to_csv()
+
+
+@pytest.mark.medium
+def test_fresh_workers_do_what_forked_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = Study(related(), **{**QUICK, "workers": 2}).run()
+    monkeypatch.setattr("mtlens.study.executors.can_fork", lambda: False)
+    fresh = Study(related(), **{**QUICK, "workers": 2}).run()
+    assert forked.to_csv() == fresh.to_csv()
+
+
+@pytest.mark.medium
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+@pytest.mark.parametrize("fault", [lambda *_: time.sleep(60), lambda *_: os._exit(3)], ids=["locked up", "dead"])
+def test_a_forked_worker_that_does_not_start_is_replaced(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Study(related(), **QUICK).run()
+    monkeypatch.setattr("mtlens.study.executors.FORK_SECONDS", 0.3)
+    monkeypatch.setattr("mtlens.study.executors.serve_on", fault)
+    assert Study(related(), **{**QUICK, "workers": 2}).run().to_csv() == here.to_csv()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_a_forked_process_holds_none_of_the_parents_files(tmp_path: Path) -> None:
+    from mtlens.study.forked import ForkedProcess
+    from mtlens.study.wire import receive, send
+
+    def tell(_: Any, answers: Any) -> None:
+        names = [str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.exists()]
+        send(answers, {"files": names, "threads": threading.active_count()})
+
+    other = ForkedProcess(lambda requests, _: requests.read())
+    with (tmp_path / "held").open("w"):
+        process = ForkedProcess(tell)
+    told, _ = receive(process.stdout)
+    assert process.wait() == 0 and told["threads"] == 1
+    assert not [name for name in told["files"] if "held" in name]
+    assert sum("pipe:" in name for name in told["files"]) <= 2 + 3  # its own two; the standard ones may be pipes
+    other.kill()
+    assert other.wait() == -signal.SIGKILL
+    for pipe in (process.stdin, process.stdout, other.stdin, other.stdout):
+        pipe.close()
 
 
 def test_grids_are_equal_and_printed(folder: Path) -> None:

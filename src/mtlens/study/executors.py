@@ -14,20 +14,24 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, Protocol, cast
+from multiprocessing.connection import wait
+from typing import Any, BinaryIO, Protocol, cast
 
 from mtlens.errors import TrainingError, missing_extra, unknown
+from mtlens.study.forked import ForkedProcess, can_fork
 from mtlens.study.plan import Stack
 from mtlens.study.prepare import Prepared
 from mtlens.study.settings import EXECUTORS
 from mtlens.study.wire import Outgoing, receive, send
 from mtlens.study.work import Bench
+from mtlens.study.worker import serve_on
 
 Found = list[dict[str, Any]]
 Prepare = Callable[[int], Prepared]
 MOST_DEATHS = 3  # a stack that kills this many workers is given up, and says so
 KEPT = 6  # described splits kept in memory
 TICK = 0.5  # seconds between looks at the clock while workers work
+FORK_SECONDS = 30.0  # a forked worker has nothing to load; one that is silent for so long is locked up
 
 
 class Executor(Protocol):
@@ -76,11 +80,16 @@ class HereExecutor:
 
 
 class LocalExecutor:
-    """Worker processes on this machine, one thread each, started when first needed."""
+    """Worker processes on this machine, one thread each, started when first needed.
+
+    They are forked where that is safe, after this process has imported what they need. Once a forked worker has died,
+    those that follow are fresh interpreters.
+    """
 
     def __init__(self, prepare: Prepare, start: dict[str, Any], *, tokens: bool, workers: int) -> None:
         self._prepare, self._tokens, self._start = prepare, tokens, start
         self._count = workers
+        self._forks = True
         self._workers: list[_Worker] = []
         self._outgoing = Outgoing()
         self._described: OrderedDict[int, tuple[list[dict[str, Any]], dict[str, Any]]] = OrderedDict()
@@ -108,6 +117,7 @@ class LocalExecutor:
                 continue
             self._workers.remove(worker)
             worker.stop()
+            self._forks = False
             deaths[stack.identity] = deaths.get(stack.identity, 0) + 1
             if deaths[stack.identity] >= MOST_DEATHS:
                 raise TrainingError(_killed(stack, worker))
@@ -116,10 +126,13 @@ class LocalExecutor:
     def _idle(self, busy: dict[_Worker, Stack], wanted: int) -> list[_Worker]:
         free = [worker for worker in self._workers if worker not in busy][:wanted]
         while len(free) < wanted and len(self._workers) < self._count:
-            worker = _Worker(self._start)
-            self._workers.append(worker)
-            free.append(worker)
+            free.append(self._hire())
         return free
+
+    def _hire(self) -> _Worker:
+        worker = _Worker(self._start, forked=self._forks and can_fork())
+        self._workers.append(worker)
+        return worker
 
     def _request(self, worker: _Worker, stack: Stack) -> dict[str, Any]:
         splits = {}
@@ -141,7 +154,7 @@ class LocalExecutor:
     def warm(self) -> None:
         """Start the workers now, so that they load while the study makes its splits."""
         while len(self._workers) < self._count:
-            self._workers.append(_Worker(self._start))
+            self._hire()
 
     def close(self) -> None:
         for worker in self._workers:
@@ -152,20 +165,15 @@ class LocalExecutor:
 class _Worker:
     """One worker process and the thread that waits for it. Pipes are not inherited by its siblings."""
 
-    def __init__(self, start: dict[str, Any]) -> None:
-        environment = os.environ | {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "from mtlens.study.worker import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,  # Ctrl-C reaches the study, which ends its workers
-        )
-        self._in = cast(IO[bytes], self.process.stdin)
-        self._out = cast(IO[bytes], self.process.stdout)
+    def __init__(self, start: dict[str, Any], *, forked: bool) -> None:
+        self._is_forked = forked
+        self.process = _forked(start) if forked else _fresh()
+        self._in = cast(BinaryIO, self.process.stdin)
+        self._out = cast(BinaryIO, self.process.stdout)
+        self._is_ready = False
         self.offered: dict[str, Any] = {}
         with contextlib.suppress(OSError):  # a worker that is dead already is found out at its first stack
-            send(self._in, start)  # type: ignore[arg-type]
+            send(self._in, start)
 
     def begin(self, request: dict[str, Any], answers: queue.Queue[tuple[_Worker, Any]]) -> None:
         """Hand over a stack; the answer, or None when the worker died, is put into the queue."""
@@ -173,15 +181,25 @@ class _Worker:
 
     def _converse(self, request: Any, offered: dict[str, Any], answers: queue.Queue[tuple[_Worker, Any]]) -> None:
         try:
-            send(self._in, request)  # type: ignore[arg-type]
+            self._await_ready()
+            send(self._in, request)
             while True:
-                message, _ = receive(self._out)  # type: ignore[arg-type]
+                message, _ = receive(self._out)
                 if "found" in message or "error" in message:
                     answers.put((self, message.get("found", message.get("error"))))
                     return
-                send(self._in, {}, {key: offered[key] for key in message["need"]})  # type: ignore[arg-type]
+                send(self._in, {}, {key: offered[key] for key in message["need"]})
         except (OSError, EOFError, ValueError):
             answers.put((self, None))
+
+    def _await_ready(self) -> None:
+        """Return once the worker has said that it is ready; EOFError if it died, or is locked up."""
+        if self._is_ready:
+            return
+        if self._is_forked and not wait([self._out], FORK_SECONDS):  # type: ignore[list-item]
+            raise EOFError("the worker is silent")
+        receive(self._out)
+        self._is_ready = True
 
     def stop(self) -> None:
         """End the process at once: whatever it has not handed over will be repeated."""
@@ -192,6 +210,23 @@ class _Worker:
                 pipe.close()
             except OSError:
                 continue
+
+
+def _forked(start: dict[str, Any]) -> ForkedProcess:
+    if start["networks"]:
+        import mtlens.engine  # noqa: F401  once, here, for all of them
+    return ForkedProcess(serve_on)
+
+
+def _fresh() -> subprocess.Popen[bytes]:
+    environment = os.environ | {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+    return subprocess.Popen(
+        [sys.executable, "-c", "from mtlens.study.worker import serve; serve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,  # Ctrl-C reaches the study, which ends its workers
+    )
 
 
 def _described(stack: Stack) -> str:

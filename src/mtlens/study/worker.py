@@ -1,4 +1,4 @@
-"""A worker process: reads stacks from stdin, writes what they found to stdout, ends when its study ends."""
+"""A worker process: reads stacks from one pipe, writes what they found to another, ends when its study ends."""
 
 from __future__ import annotations
 
@@ -17,22 +17,29 @@ KEPT = 6  # prepared splits a worker remembers
 
 
 def serve() -> None:
-    """The loop of a worker. Frames go over the original stdin and stdout; anything printed goes to stderr."""
+    """A worker in a fresh interpreter. Frames go over the original stdin and stdout; anything printed to stderr."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    serve_on(requests, answers)
+    sys.exit(0)
+
+
+def serve_on(requests: BinaryIO, answers: BinaryIO) -> None:
+    """The loop of a worker: first what it is to be, then stack after stack, until the study is gone."""
     try:
         start, _ = receive(requests)
         if start["networks"]:
             _load()  # while the study makes its splits
         bench = Bench(start["seed"], start["device"])
         store = Store(requests, answers)
+        send(answers, {"ready": True})
         while True:
             task, _ = receive(requests)
             prepared = {int(split): store.prepared(described) for split, described in task["splits"].items()}
             units = [Unit.read(plain) for plain in task["units"]]
             send(answers, _answer(bench, units, prepared))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        sys.exit(0)  # the study ended, or was interrupted, or was killed
+        return  # the study ended, or was interrupted, or was killed
 
 
 def _answer(bench: Bench, units: list[Unit], prepared: dict[int, Prepared]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,21 @@ def test_validation_chooses_and_test_scores() -> None:
         evidence.add(unit, Record(str(capacity), {}, {"valid": valid, "test": {"a": test, "b": test}}))
     assert evidence.joint("trunk", "ab", "a", 0).test == 0.3  # type: ignore[union-attr]
     assert evidence.joint("trunk", "ab", "b", 0).test == 0.99  # type: ignore[union-attr]
+
+
+def test_ties_do_not_depend_on_what_finished_first() -> None:
+    """Small validation parts tie often; workers finish in any order."""
+    settings = Settings(capacities=(2, 4), learning_rates=(0.1, 0.2), families=("trunk",))
+    grid = [{"capacity": c, "lr": lr} for c in (2, 4) for lr in (0.1, 0.2)]
+    chosen = set()
+    for order in permutations(range(4)):
+        evidence = Evidence(settings, ("a", "b"))
+        for place in order:
+            unit = Unit("trunk", "plain", ("a",), 0, 0, tuple(sorted(grid[place].items())))
+            valid = 0.5 if place else 0.4
+            evidence.add(unit, Record(str(place), {}, {"valid": {"a": valid}, "test": {"a": place / 10}}))
+        chosen.add(evidence.alone("trunk", "a", 0).test)  # type: ignore[union-attr]
+    assert chosen == {0.1}
 
 
 def test_half_a_grid_is_no_evidence() -> None:

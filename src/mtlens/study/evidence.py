@@ -68,6 +68,7 @@ class Evidence:
     ) -> Choice | None:  # fmt: skip
         """The configuration that validates best on the target; None when a training of the grid is still missing.
 
+        Of equals (small validation parts make ties) the first by capacity, then learning rate.
         ``only`` restricts the grid (a capacity, for the capacity curve); ``control`` reads a control of the method.
         """
         key = (family, method, tasks, target, split, control, tuple(sorted(only.items())))
@@ -85,7 +86,7 @@ class Evidence:
         if not configs or (not only and len(configs) < expected):
             return None
         best: Choice | None = None
-        for config, seeds in configs.items():
+        for config, seeds in sorted(configs.items(), key=lambda item: item[0]):  # not in the order of finishing
             if family == "trunk" and len(seeds) < self.settings.seeds:
                 return None
             pairs = [_scores(record, target, control) for record in seeds.values()]
@@ -113,7 +114,8 @@ class Evidence:
         found = {family: self.alone(family, target, split) for family in families}
         if any(choice is None for choice in found.values()):
             return None
-        return max(found, key=lambda name: (found[name].valid, name))  # type: ignore[union-attr]
+        valid = {name: choice.valid for name, choice in found.items() if choice is not None}
+        return max(valid, key=lambda name: (valid[name] if math.isfinite(valid[name]) else -math.inf, name))
 
     def differences(
         self, target: str, members: Sequence[str], splits: Iterable[int], *, families: Sequence[str],

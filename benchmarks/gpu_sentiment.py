@@ -1,12 +1,17 @@
-"""The sentence studies in full on one CUDA card, within a wall-clock limit.
+"""The sentence studies in full on one CUDA card, or reduced on a CPU, within a wall-clock limit.
 
 Question: does the full sentiment-pairs (15 pairs, 6 singles, joint and Algorithm 1, 5 seeds, LSTM of width 200) end in
 ten minutes on one card, and what does it say? Plain trainings go to one process, as stacks; the others (alignment,
 fine-tuning, CNN) one by one over many processes that share the card, for a single LSTM of this size is bound by the
-launch of its kernels and not by the card. Results are written after every seed that is finished, so a run that meets
-its limit keeps those.
+launch of its kernels and not by the card. Results are written after every seed that is finished, and what a training
+said as soon as it is over (OUT/readings): a run that met its limit, or was stopped, goes on with the same command.
 
     python benchmarks/gpu_sentiment.py sentiment-pairs sentiment-transfer sentiment-capacity --limit 540 --out OUT
+
+On one CPU core, reduced (width 50, five epochs, five seeds; about an hour):
+
+    python benchmarks/gpu_sentiment.py sentiment-pairs sentiment-transfer sentiment-capacity --setting reduced \\
+        --device cpu --workers 1 --no-stack --limit 7200 --out OUT
 
 Writes NAME.SETTING.json and .svg (what ``mtlens reproduce NAME --out`` writes) and timing.NAME.SETTING.txt. Without a
 name, ``--out OUT --page docs/results/sentiment.md`` writes the page of all results in OUT.
@@ -26,7 +31,7 @@ from typing import Any
 from mtlens.paper import sentiment
 from mtlens.paper.book import as_text, write_results
 from mtlens.paper.registry import Reproduction, experiment, parse_constants
-from mtlens.paper.sentence_jobs import Job, Pool, Reading, can_stack, chunks
+from mtlens.paper.sentence_jobs import Job, Pool, Reading, can_stack, chunks, kept
 from mtlens.paper.sentiment_page import write_page
 
 STUDIES: dict[str, tuple[Callable[..., list[Job]], Callable[..., Any]]] = {
@@ -42,7 +47,8 @@ def main() -> None:
         write_page(options.out, options.page)
         return
     began = time.perf_counter()
-    changes = {"device": options.device, "workers": options.workers} | parse_constants(options.set)
+    changes = {"device": options.device, "workers": options.workers, "readings": str(options.out / "readings")}
+    changes |= parse_constants(options.set)
     machine = f"machine: {_machine(options.device)}; {options.workers} processes; limit {options.limit:g} s"
     with Pool(options.workers) as pool:
         for name in options.names:
@@ -60,11 +66,12 @@ def main() -> None:
 def _study(pool: Pool, name: str, setting: str, c: Any, limit: float, out: Path, stack: bool) -> str:
     """One study until it is done or the limit is met; results are written after every finished seed."""
     jobs_of, outcome_of = STUDIES[name]
-    found: dict[Job, Reading] = {}
     began, written = time.perf_counter(), 0
     every = list(dict.fromkeys(job for seed in range(c.seed, c.seed + c.seeds) for job in jobs_of(c, seed)))
-    waiting = _submit(pool, c, every, stack)
-    while waiting and time.perf_counter() - began < limit:
+    found: dict[Job, Reading] = {job: reading for job in every if (reading := kept(c, job)) is not None}
+    read = len(found)
+    waiting = _submit(pool, c, [job for job in every if job not in found], stack)
+    while written < c.seeds and time.perf_counter() - began < limit:
         done, _ = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
         for future in done:
             chunk, engine = waiting.pop(future)
@@ -78,7 +85,7 @@ def _study(pool: Pool, name: str, setting: str, c: Any, limit: float, out: Path,
         seeds = len(sentiment.seeds_done(c, found, jobs_of))
         if seeds > written:
             written = seeds
-            result = Reproduction(experiment(name), setting, replace(c, seeds=seeds), outcome_of(c, found))
+            result = Reproduction(experiment(name), setting, replace(c, seeds=seeds, readings=""), outcome_of(c, found))
             write_results(result, out)
     for future in waiting:
         future.cancel()
@@ -87,6 +94,7 @@ def _study(pool: Pool, name: str, setting: str, c: Any, limit: float, out: Path,
     seconds = time.perf_counter() - began
     return (
         f"{name} ({setting}): {written} of {c.seeds} seeds, {len(found)} of {len(every)} trainings in {seconds:.0f} s"
+        + f", {read} of them read from an earlier run" * (read > 0)
     )
 
 
@@ -111,7 +119,7 @@ def _machine(device: str) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(STUDIES)}; none: only write the page")
-    parser.add_argument("--setting", default="corrected", help="corrected, printed or script")
+    parser.add_argument("--setting", default="corrected", help="corrected, printed, script or reduced")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything")
     parser.add_argument("--device", default="cuda")

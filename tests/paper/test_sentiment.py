@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mtlens.errors import FileError, InputError, UnknownNameError
-from mtlens.paper import sentiment
+from mtlens.paper import sentence_jobs, sentiment
 from mtlens.paper.book import write_results
 from mtlens.paper.registry import Reproduction, experiment, reproduce
-from mtlens.paper.sentence_jobs import Job, Reading, chunks, factor, run_jobs
+from mtlens.paper.sentence_jobs import Job, Reading, chunks, factor, keep, kept, run_jobs
 from mtlens.paper.sentences import DATA_VARIABLE, FILES, SIX, SentimentSettings, data_folder, sentence_tasks
 from mtlens.paper.sentiment_page import write_page
 from mtlens.tasks import find_duplicates
@@ -118,10 +118,11 @@ def test_wrong_settings_are_refused() -> None:
 def test_the_full_protocol_is_what_the_paper_ran() -> None:
     full = sentiment.CORRECTED
     jobs = sentiment.pair_jobs(full, 0)
-    assert len(jobs) == len(set(jobs)) == 6 + 2 * 15
+    assert len(jobs) == len(set(jobs)) == 2 * 6 + 2 * 15  # the tasks alone, for twice the epochs too
     assert (full.seeds, full.capacity, full.tasks) == (5, 200, SIX)
     assert len(set(sentiment.transfer_jobs(full, 0))) == 5 * 5
     fixed = sentiment.pair_jobs(sentiment.PRINTED, 0)
+    assert len(fixed) == 2 * 6 + 3 * 15  # and the same extra epochs without R
     assert all(job.start in fixed for job in fixed if job.method == "align-fixed")
 
 
@@ -157,6 +158,7 @@ def test_pairs_are_judged_by_their_differences() -> None:
 
     def value(job: Job) -> Reading:
         level = {"plain": 0.80 if len(job.names) == 1 else 0.82, "align": 0.83}[job.method]
+        level = 0.84 if job.epochs == 2 * c.epochs else level
         level += 0.001 * job.seed
         return reading(job, level, steep if job.method == "align" else flat)
 
@@ -164,6 +166,7 @@ def test_pairs_are_judged_by_their_differences() -> None:
     outcome = sentiment.pair_outcome(c, {job: value(job) for job in jobs})
     found = verdicts(outcome)
     assert found["sentiment-pairs-share"] == found["sentiment-pairs-mean"] == found["sentiment-pairs-joint"] == "holds"
+    assert found["sentiment-pairs-longer"] == found["sentiment-pairs-joint-longer"] == "does not hold"
     assert found["sentiment-pairs-score"] == "holds"
     normalised = next(f for f in outcome.findings if f.claim.id == "sentiment-pairs-normalised")
     assert normalised.estimate == pytest.approx(0, abs=1e-9)  # equal covariances, before and after
@@ -172,11 +175,23 @@ def test_pairs_are_judged_by_their_differences() -> None:
     assert len(change) == 15 and all(p.mean == pytest.approx(1.0) and p.n == 3 for p in change)
 
 
+def test_a_fixed_shared_module_stands_beside_the_same_extra_epochs() -> None:
+    c = SentimentSettings(seeds=2, align="fixed")
+
+    def value(job: Job) -> Reading:
+        level = {"plain": 0.8 + 0.05 * (job.start is not None), "align-fixed": 0.82}[job.method]
+        return reading(job, level + 0.001 * job.seed, np.eye(2))
+
+    jobs = [job for seed in range(2) for job in sentiment.pair_jobs(c, seed)]
+    found = verdicts(sentiment.pair_outcome(c, {job: value(job) for job in jobs}))
+    assert found["sentiment-pairs-mean"] == "holds" and found["sentiment-pairs-extra"] == "does not hold"
+
+
 def test_a_capacity_is_chosen_on_validation_rows() -> None:
     c = SentimentSettings(seeds=3, capacities=(5, 100))
 
     def value(job: Job) -> Reading:
-        best = (100 if len(job.names) > 1 else 5) if job.capacity else 0
+        best = 100 if len(job.names) > 1 else 5
         return reading(
             job, 0.8 + 0.05 * (job.capacity == best) + 0.1 * (job.duplicates == "keep") * (len(job.names) > 1)
         )
@@ -242,6 +257,44 @@ def test_the_page_puts_the_printed_number_beside_ours(tmp_path: Path) -> None:
         write_page(tmp_path, tmp_path / "none.md")
 
 
+# Readings that are kept ----------------------------------------------------------------------------------------------
+
+
+def test_a_kept_reading_is_found_by_the_same_training_only(folder: Path, tmp_path: Path) -> None:
+    c = settings(folder, readings=str(tmp_path / "readings"))
+    job, said = Job(0, ("SST",), covariances=True), reading(Job(0, ("SST",)), 0.8, np.arange(4.0).reshape(2, 2) / 3)
+    assert kept(c, job) is None
+    keep(c, job, said)
+    found = kept(dataclasses.replace(c, seeds=9, seed=4, workers=2), dataclasses.replace(job, capacity=c.capacity))
+    assert found is not None and found.scores == said.scores
+    np.testing.assert_array_equal(found.covariances["SST"], said.covariances["SST"])
+    for other in ({"lr": 1e-4}, {"capacity": 5}, {"epochs": 3}, {"train_rows": 10}, {"tasks": ("SST", "TREC")}):
+        assert kept(dataclasses.replace(c, **other), job) is None  # type: ignore[arg-type]
+    assert kept(c, Job(1, ("SST",), covariances=True)) is None
+    assert kept(c, dataclasses.replace(job, start=Job(0, ("MR",)))) is None
+    keep(dataclasses.replace(c, readings=""), Job(1, ("SST",)), said)  # without a folder nothing is written
+    assert [file.suffix for file in (tmp_path / "readings").iterdir()] == [".npz"]
+
+
+@pytest.mark.medium
+def test_an_interrupted_study_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    c = settings(folder, tasks=("SST", "MR"), seeds=1, epochs=1)
+    start = Job(0, ("SST",))
+    jobs = [Job(0, ("MR",)), start, Job(0, ("MR",), "align-fixed", start=start), Job(0, ("MR",), covariances=True)]
+    whole = run_jobs(c, jobs)
+    resumed = dataclasses.replace(c, readings=str(tmp_path))
+    run_jobs(resumed, jobs[:2])
+    trained: list[Job] = []
+    monkeypatch.setattr(
+        sentence_jobs, "run_here", lambda c, jobs, run=sentence_jobs.run_here: (trained.extend(jobs), run(c, jobs))[1]
+    )
+    found = run_jobs(resumed, jobs)
+    assert trained == jobs[2:]
+    assert {job: one.scores for job, one in found.items()} == {job: one.scores for job, one in whole.items()}
+    run_jobs(resumed, jobs)
+    assert trained == jobs[2:]
+
+
 # Real trainings ------------------------------------------------------------------------------------------------------
 
 
@@ -278,7 +331,7 @@ def test_one_seed_gives_the_same_bytes_twice(folder: Path) -> None:
 
 def test_the_names_are_registered_and_stay_out_of_the_book() -> None:
     for name in ("sentiment-capacity", "sentiment-transfer", "sentiment-pairs", "sentiment-all"):
-        assert set(experiment(name).settings) == {"corrected", "printed", "script"}
+        assert set(experiment(name).settings) == {"corrected", "printed", "script", "reduced"}
         assert not experiment(name).part_of_book
 
 

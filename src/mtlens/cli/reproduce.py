@@ -16,7 +16,10 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for results, figures and (with 'all') the page.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds.")] = None,
-    setting: Annotated[str | None, typer.Option(help="printed or corrected; 'all' runs both by default.")] = None,
+    setting: Annotated[
+        str | None,
+        typer.Option(help="printed or corrected; 'all' runs both by default. sentiment-*: also script, reduced."),
+    ] = None,
     constants: Annotated[
         list[str] | None, typer.Option("--set", help="Change a constant, as name=value (repeatable).")
     ] = None,

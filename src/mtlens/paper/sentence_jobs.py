@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import multiprocessing
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -57,14 +60,18 @@ class Reading:
 
 
 def run_jobs(c: SentimentSettings, jobs: Sequence[Job]) -> dict[Job, Reading]:
-    """All jobs, each once. With ``workers`` > 1 in that many processes, otherwise in one call of the engine."""
+    """All jobs, each once, without those that are kept. With ``workers`` > 1 in that many processes; otherwise here, in
+    one call of the engine, or with a folder of readings one by one, so that an interrupted run loses one training."""
     wanted = list(dict.fromkeys(jobs))
-    if c.workers <= 1:
-        return run_here(c, wanted)
-    found: dict[Job, Reading] = {}
-    with Pool(c.workers) as pool:
-        for future in as_completed([pool.submit(c, chunk) for chunk in chunks(wanted)]):
-            found.update(future.result())
+    found = {job: reading for job in wanted if (reading := kept(c, job)) is not None}
+    missing = [job for job in wanted if job not in found]
+    if c.workers > 1:
+        with Pool(c.workers) as pool:
+            for future in as_completed([pool.submit(c, chunk) for chunk in chunks(missing)]):
+                found.update(future.result())
+    else:
+        for part in chunks(missing) if c.readings else [missing]:
+            found.update(run_here(c, part))
     return {job: found[job] for job in wanted}
 
 
@@ -86,6 +93,7 @@ def run_here(c: SentimentSettings, jobs: Sequence[Job], engine: Engine = "auto")
             found[job] = _reading(job, one)
             if job in starts:
                 models[job] = one
+            keep(c, job, found[job])
     return {job: found[job] for job in jobs}
 
 
@@ -130,6 +138,52 @@ def _covariances(trained: Any) -> dict[str, FloatArray]:
         X = table if net.align is None else table @ net.align[place].matrix().detach().cpu().double().numpy()
         found[task.name] = (X * counts[:, None]).T @ X
     return found
+
+
+def kept(c: SentimentSettings, job: Job) -> Reading | None:
+    """What an earlier run of the same training, settings and data folder said, if it is in ``c.readings``."""
+    if not c.readings or not (file := _file(c, job)).is_file():
+        return None
+    with np.load(file, allow_pickle=False) as arrays:
+        said = json.loads(str(arrays["reading"]))
+        covariances = {name: arrays[f"covariance {name}"] for name in said.pop("covariances")}
+    return Reading(**said, covariances=covariances)
+
+
+def keep(c: SentimentSettings, job: Job, reading: Reading) -> None:
+    """Write a reading into ``c.readings``, if there is such a folder: wholly or not at all."""
+    if not c.readings:
+        return
+    said = {"scores": reading.scores, "epoch": reading.epoch, "seconds": reading.seconds}
+    arrays = {f"covariance {name}": covariance for name, covariance in reading.covariances.items()}
+    file = _file(c, job)
+    partial = file.with_suffix(f".{os.getpid()}.partial")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with partial.open("wb") as stream:
+        np.savez(stream, reading=json.dumps(said | {"covariances": list(reading.covariances)}), **arrays)  # type: ignore[arg-type]
+    partial.replace(file)
+
+
+def _file(c: SentimentSettings, job: Job) -> Path:
+    """Named by everything that a reading depends on: the job with its defaults filled in, settings, data, version."""
+    elsewhere = ("seeds", "seed", "data", "trunk", "capacity", "capacities", "epochs", "tune_epochs", "align",
+                 "duplicates", "workers", "readings")  # fmt: skip
+    shared = {name: value for name, value in asdict(c).items() if name not in elsewhere}
+    from mtlens import __version__
+
+    whole = (__version__, str(data_folder(c.data).resolve()), shared, asdict(_filled(c, job)))
+    return Path(c.readings) / f"{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:20]}.npz"
+
+
+def _filled(c: SentimentSettings, job: Job) -> Job:
+    return replace(
+        job,
+        trunk=job.trunk or c.trunk,
+        capacity=job.capacity or c.capacity,
+        epochs=job.epochs or c.epochs,
+        duplicates=job.duplicates or c.duplicates,
+        start=None if job.start is None else _filled(c, job.start),
+    )
 
 
 def factor(covariance: FloatArray) -> FloatArray:

@@ -47,6 +47,7 @@ class SentimentSettings:
         train_rows, test_rows: most rows of a part (validation counts as test), 0 for all: for reduced runs.
         tune_epochs: most epochs of fine-tuning on a target.
         workers: processes that train at once; 0 leaves that to the engine.
+        readings: a folder for what finished trainings say; a run that finds it there does not train again.
     """
 
     seeds: int = 5
@@ -69,6 +70,7 @@ class SentimentSettings:
     test_rows: int = 0
     device: str = "cpu"
     workers: int = 0
+    readings: str = ""
 
     def __post_init__(self) -> None:
         for name in self.tasks:

@@ -254,6 +254,8 @@ CONTENTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "system": (("system",), "version = 1", "has no 'task'"),
     "system name": (("system",), '[[task]]\nname = "x"', "name different tasks"),
     "features class": (("spaces", 0, "features", "meta", "class"), "Popen", "saved features are of class 'Popen'"),
+    "features meta": (("spaces", 0, "features", "meta", "block_0", "columns"), [], "do not fit"),
+    "features columns": (("spaces", 0, "features", "arrays"), lambda a: {k: v[:1] for k, v in a.items()}, "do not fit"),
     "features gone": (("spaces", 0, "features"), None, "makes no numbers"),
     "no tasks": (("tasks",), [], "different tasks"),
     "no spaces": (("spaces",), None, "do not fit together"),
@@ -269,6 +271,17 @@ def test_changed_contents_are_refused_even_with_good_checksums(copy: Path, chang
     with pytest.raises(MtlensError, match=f"(?s){said}") as caught:
         load_model(copy)
     assert isinstance(caught.value, FileError)
+
+
+@pytest.mark.parametrize("tensors", [None, 7, {}, {"file": "model-0123456789abcdef.safetensors"}])
+def test_a_record_of_another_shape_is_refused(copy: Path, tensors: Any) -> None:
+    record = json.loads((copy / "model.json").read_text())
+    record["tensors"] = tensors
+    del record["checksum"]
+    record["checksum"] = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+    (copy / "model.json").write_text(json.dumps(record))
+    with pytest.raises(FileError):
+        load_model(copy)
 
 
 def test_random_damage_never_gives_a_model_with_other_predictions(

@@ -32,6 +32,7 @@ from mtlens.models.members import LinearMember, Member, NetMember, Network, Sour
 from mtlens.models.model import Model, TaskModel
 from mtlens.models.space import Space
 from mtlens.models.system import System
+from mtlens.tasks.table import Table
 from mtlens.theory.transfer import LinearModel
 
 FORMAT = "mtlens-model-1"
@@ -74,7 +75,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     """
     folder = Path(path)
     _check_files(folder)
-    tree = load_tree(folder, name=NAME)
+    try:
+        tree = load_tree(folder, name=NAME)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _refused(folder, f"{NAME}.json is no record of a model ({error!r})") from error
     if not isinstance(tree, Mapping) or tree.get("format") != FORMAT:
         found = tree.get("format") if isinstance(tree, Mapping) else type(tree).__name__
         raise _refused(folder, f"its format is {found!r}, this version reads {FORMAT!r}")
@@ -82,7 +86,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     if place is not None:
         raise _refused(folder, f"{place} holds values that are not finite")
     try:
-        return _model(tree, folder)
+        model = _model(tree, folder)
+        _try(model)
+        return model
     except _MISFITS as error:
         raise _refused(folder, f"its parts do not fit together ({error})") from error
 
@@ -275,6 +281,14 @@ def _model(tree: Mapping[str, Any], folder: Path) -> Model:
     system = System.from_toml(tree["system"], f"the system of {folder}")
     _need(tuple(task.name for task in tasks) == system.names, "tasks and system name different tasks")
     return Model(tasks, spaces, system, notes=[str(note) for note in tree["notes"]], made=tree["made"])
+
+
+def _try(model: Model) -> None:
+    """Predict one row of which nothing is known: parts that do not fit are found now, not at the first real row."""
+    for schema in model.schemas:
+        names = [task.name for task in model.tasks.values() if task.schema == schema]
+        columns = {name: np.array([np.nan if kind == "number" else None]) for name, kind in schema.by_name.items()}
+        model.table(np.zeros((1, *schema.shape)) if schema.shape else Table(columns, schema.by_name), names)
 
 
 def _space(saved: Mapping[str, Any]) -> Space:

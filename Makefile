@@ -36,7 +36,7 @@ test: $(DEV)  ## everything but the slow tests (under 8 minutes on 2 cores)
 	$(TEST) -n 2 -m "not slow"
 
 test-slow: $(DEV)  ## the slow tests
-	$(TEST) -n 2 -m slow
+	$(TEST) -n 2 -m slow --timeout 1200
 
 check: $(DEV)  ## format, lint, types, import directions, fast tests
 	$(BIN)/ruff format --check .

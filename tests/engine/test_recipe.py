@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from mtlens import Task, TaskSet, Training, train
+from mtlens import Task, TaskSet, Trained, Training, train
 from mtlens.engine import Grid, fine_tune, regularised, tune
 from mtlens.engine.controls import ALONE, WITHOUT
 from mtlens.engine.order import EMPTY, epoch_order, steps_per_epoch
@@ -295,3 +296,146 @@ def test_an_unguarded_script_can_train(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
+
+
+class _Impatient:
+    """A watcher that presses Ctrl-C once ``when`` says so of the call's counters."""
+
+    def __init__(self, when: Any) -> None:
+        self.when, self.pressed = when, False
+
+    def __call__(self, state: Any, show: Any) -> Any:
+        self.state = state
+        return self
+
+    def __enter__(self) -> Any:
+        return self.watch
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def watch(self) -> None:
+        if not self.pressed and self.when(self.state):
+            self.pressed = True
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_the_waves_that_would_follow(shared: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacks, then what runs one by one; bases, then what starts from them; results, then their controls."""
+    from mtlens.engine import run
+
+    def pressed(given: list[Training], when: Any, **options: Any) -> list[Trained]:
+        monkeypatch.setattr(run, "watcher", _Impatient(when))
+        return train(given, **options)
+
+    long = Training(shared, "mlp", 8, epochs=10_000)
+    odd = Training(shared, "mlp", 8, weighting="UPGrad", epochs=1)
+    assert [t.reason for t in pressed([long, odd, odd.but(seed=1)], lambda _: True)] == ["interrupted"] * 3
+    assert [t.reason for t in pressed([long.but(align="fixed")], lambda _: True)] == ["interrupted"]
+    short = Training(shared, "mlp", 8, epochs=1, align="joint")
+    (trained,) = pressed([short], lambda state: state.finished == state.total > 0, controls=True)
+    assert trained.controls is not None
+    assert trained.ok or trained.reason == "interrupted"
+    assert trained.controls[WITHOUT].reason == "interrupted"
+    with pytest.raises(TrainingError, match="interrupted with 2 of the 2 candidates"):
+        monkeypatch.setattr(run, "watcher", _Impatient(lambda _: True))
+        tune(long, {"lr": [0.1, 0.01]}, say=lambda _: None)
+
+
+def test_out_of_memory_between_epochs_loses_nobody(shared: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that have just taken a place, and those that have just ended, when memory runs out."""
+    from mtlens.engine import stack
+
+    monkeypatch.setattr("mtlens.engine.bank.CHUNK", {"shared": 4, "each": 4, "mixed": 4})
+    trainings = [Training(shared["r"], "linear", 2, epochs=1 + s % 3, seed=s) for s in range(9)]
+    expected = train(trainings, workers=1)
+    real, calls = stack.Stack._rebuild, []
+
+    def failing(self: Any) -> None:
+        calls.append(len(self.runs))
+        if len(calls) == 2:
+            raise MemoryError
+        real(self)
+
+    monkeypatch.setattr(stack.Stack, "_rebuild", failing)
+    for one, other in zip(train(trainings, workers=1), expected, strict=True):
+        assert one.ok and one.scores["test"] == pytest.approx(other.scores["test"], rel=1e-4)
+    assert calls[1] > 1
+
+
+def test_one_model_without_memory_is_a_reason(shared: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("mtlens.engine.workers.train_solo", none_left)
+    (trained,) = train(Training(shared, epochs=1), engine="solo")
+    assert trained.reason == "out of memory with one model" and trained.model is None
+
+
+@pytest.mark.parametrize("engine", ["bank", "solo"])
+def test_algorithm_1_alternates_task_by_task(separate: TaskSet, engine: Any) -> None:
+    """With mixed steps every task's batches move its head and its matrix in turn, wherever they fall in the epoch."""
+    (base,) = train(Training(separate, "linear", 3, epochs=1, dtype="float64"))
+    one_step_each = base.training.but(align="fixed", start_from=base, batch=100, select="last", lr=1e-3)
+
+    def moved(epochs: int) -> tuple[list[bool], list[bool]]:
+        (trained,) = train(one_step_each.but(epochs=epochs), engine=engine)
+        assert trained.model is not None and base.model is not None and trained.model.net.align is not None
+        pairs = zip(trained.model.net.heads, base.model.net.heads, strict=True)
+        heads = [not torch.equal(new.weight, old.weight) for new, old in pairs]
+        return heads, [bool(own.deviation().any()) for own in trained.model.net.align]
+
+    assert moved(1) == ([True] * 3, [False] * 3)
+    assert moved(2) == ([True] * 3, [True] * 3)
+
+
+def test_whole_and_real_numbers_are_one_setting(shared: TaskSet) -> None:
+    one = Training(shared, lr=1, weight_decay=0, align="joint", penalty=np.float32(1))  # type: ignore[arg-type]
+    assert one.identity == Training(shared, lr=1.0, align="joint", penalty=1.0).identity
+
+
+def test_a_start_on_other_columns_is_refused(shared: TaskSet) -> None:
+    (source,) = train(Training(shared, "mlp", 4, epochs=1))
+    narrow = TaskSet([shared["r"].replace(X=np.array(shared["r"].X[:, :3]))])
+    with pytest.raises(
+        InputError, match=r"rows of shape \(3,\), but the training it starts from read rows of shape \(6,\)"
+    ):
+        train(Training(narrow, "mlp", 4, epochs=1, start_from=source))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weighting": None}, "one number a task"),
+        ({"weighting": ["a", "b", "c"]}, "one number a task"),
+        ({"freeze": 3}, "names of parts"),
+        ({"start_from": 5}, "is a int"),
+        ({"tasks": None}, "read_tasks"),
+        ({"tasks": "school.csv"}, "read_tasks"),
+        ({"lr": True}, "lr=True"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_refused(shared: TaskSet, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Training(**{"tasks": shared, **settings})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "tpu9"}, "device='tpu9'"),
+        ({"device": "cuda:99"}, "device='cuda:99'"),
+        ({"workers": "two"}, "workers='two'"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(shared: TaskSet, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(Training(shared, epochs=1), **options)
+    with pytest.raises(InputError, match="Give a list of Training objects"):
+        train(None)  # type: ignore[arg-type]
+
+
+def test_one_value_is_no_grid() -> None:
+    with pytest.raises(InputError, match=r"lr=0\.1 is one value"):
+        Grid(lr=0.1)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="trunk='mlp' is one value"):
+        Grid(trunk="mlp")

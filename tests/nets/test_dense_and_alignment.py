@@ -90,10 +90,24 @@ def test_an_alignment_starts_as_the_identity_and_can_move(rank: int | None) -> N
     torch.testing.assert_close(align.regulariser(), 2 * (align.matrix() - torch.eye(D)).square().sum())
 
 
-@pytest.mark.parametrize("settings", [{"rank": 0}, {"rank": D + 1}, {"penalty": -1.0}, {"penalty": float("nan")}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rank": 0},
+        {"rank": D + 1},
+        {"rank": 2.0},
+        {"rank": True},
+        {"d": 3.5},
+        {"d": "4"},
+        {"penalty": -1.0},
+        {"penalty": float("nan")},
+        {"penalty": float("inf")},
+        {"penalty": "x"},
+    ],
+)
 def test_impossible_alignments_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="Alignment"):
-        Alignment(D, **settings)
+        Alignment(**{"d": D, **settings})
 
 
 def a_net(align_at: str | None = None) -> MultiTaskNet:
@@ -176,6 +190,12 @@ def test_mistakes_are_named() -> None:
         MultiTaskNet(nn.Linear(D, 2), {"r": "regression"}, align={"q": Alignment(D)})
     with pytest.raises(InputError, match="head of task 'r' is 1"):
         MultiTaskNet(nn.Linear(D, 2), {"r": 1})
+    with pytest.raises(InputError, match="trunk='mlp' is no torch"):
+        MultiTaskNet("mlp", {"r": "regression"})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="heads=3"):
+        MultiTaskNet(nn.Linear(D, 2), 3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="align=True"):
+        MultiTaskNet(nn.Linear(D, 2), {"r": "regression"}, align=True)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="at least one head"):
         MultiTaskNet(nn.Linear(D, 2), {})
     with pytest.raises(InputError, match="how wide the output of ReLU"):

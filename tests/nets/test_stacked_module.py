@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
-from mtlens.nets.family import ModuleFamily, RowSpec
+from mtlens.nets.family import ModuleFamily, RowSpec, family_of
 from mtlens.nets.stacked_module import StackedModule, why_not_stacked
 
 ROWS = RowSpec((6,))
@@ -108,3 +110,40 @@ def test_what_cannot_be_stacked_says_why(build: object, reason: str) -> None:
 def test_mixed_capacities_do_not_stack() -> None:
     assert ModuleFamily(deep).stacked(ROWS, [8, 4]) is None
     assert ModuleFamily(deep).why_solo(ROWS, 8) is None
+
+
+def edited(change: str) -> dict[str, Any]:
+    """A module class as a script would define it, before or after an edit of its forward pass."""
+    space: dict[str, Any] = {"nn": nn, "__name__": "script"}
+    code = f"""
+class Trunk(nn.Module):
+    out_features = 3
+
+    def __init__(self, capacity):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    @property
+    def twice(self):
+        return 2
+
+    def forward(self, x):
+        return self.layer(x){change}
+
+def build(capacity):
+    return Trunk(capacity)
+"""
+    exec(code, space)
+    return space
+
+
+@pytest.mark.parametrize("name", ["Trunk", "build"])
+def test_an_edited_trunk_is_another_trunk(name: str) -> None:
+    """Else a folder of finished trainings would hand out results of the old one."""
+    labels = [ModuleFamily(edited(change)[name]).settings()["factory"] for change in ("", "", " + 1")]
+    assert labels[0] == labels[1] != labels[2]
+    assert " at 0x" not in labels[0]
+
+
+def test_whether_a_trunk_stacks_is_tried_once() -> None:
+    assert family_of(deep) is family_of(deep)

@@ -140,21 +140,24 @@ class Bank:
             return bucket, [bucket.waiting.popleft() for _ in range(min(bucket.size, len(bucket.waiting)))]
 
     def _train(self, bucket: Bucket, runs: list[Run]) -> None:
-        on_stack: list[Run] = list(runs)
+        stack: Stack | None = None
+        fits = True
         try:
             stack = Stack(bucket.layout, runs, bucket.pool, bucket.store)
             while stack.live and not self.progress.stop.is_set():
-                ended = stack.run_to_epoch_end(self.progress.stop.is_set)
-                on_stack = [run for run in stack.runs if run is not None]
-                self._end_epochs(bucket, stack, ended)
-                on_stack = [run for run in stack.runs if run is not None]
+                self._end_epochs(bucket, stack, stack.run_to_epoch_end(self.progress.stop.is_set))
         except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
-            self._retry_smaller(bucket, on_stack)
+            fits = False
+        on_stack = [run for run in (runs if stack is None else stack.runs) if run is not None]
+        left = [run for run in on_stack if run.number not in self.results]
+        stack = None  # its memory is free before a smaller one is made
         if self.progress.stop.is_set():
-            for run in on_stack:
-                self.results.setdefault(run.number, _unfinished(run, "interrupted"))
+            for run in left:
+                self.results[run.number] = _unfinished(run, "interrupted")
+        elif not fits:
+            self._retry_smaller(bucket, left)
 
     def _end_epochs(self, bucket: Bucket, stack: Stack, ended: list[int]) -> None:
         if not ended:
@@ -174,10 +177,9 @@ class Bank:
             self.progress.samples += sum(stack.length[p] * stack.index.shape[2] for p in ended)
         if done:
             self._finish(stack, done)
-        changes = self._successors(bucket, done)
-        stack.next_epoch([place for place in ended if place not in changes])
-        if changes:
-            stack.replace(changes)
+        stack.next_epoch([place for place in ended if place not in done])
+        if done:
+            stack.replace(self._successors(bucket, done))
 
     def _successors(self, bucket: Bucket, done: list[int]) -> dict[int, Run | None]:
         with self.progress.lock:
@@ -244,5 +246,6 @@ def _unfinished(run: Run, reason: str) -> Trained:
     return Trained(run.member.training, history=history, seconds=run.seconds, reason=reason)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a device or here."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error)

@@ -209,6 +209,11 @@ class Preparation:
     def _block(self, task: Task, inputs: InputMap) -> Block:
         plain = isinstance(inputs, Scaler) and is_plain(task)
         key = (id(task.X), split_key(task)) if plain else (id(task.X), id(inputs))
+        if plain and np.asarray(task.X).shape[1:] != inputs.rows.shape:  # the scale of a start
+            raise InputError(
+                f"task {task.name!r} has rows of shape {np.asarray(task.X).shape[1:]}, but the training it starts from "
+                f"read rows of shape {inputs.rows.shape}. Give the same columns in the same order."
+            )
         if key not in self._blocks:
             self._kept.append((task.X, inputs))
             self._blocks[key] = _plain_block(task) if plain else Block(inputs.encode(task))

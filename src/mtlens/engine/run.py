@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -64,10 +65,10 @@ def train(
         >>> round(trained.scores["valid"]["sum"], 3), trained.reason
         (1.0, 'epochs')
     """
-    given = [trainings] if isinstance(trainings, Training) else list(trainings)
+    given = [trainings] if isinstance(trainings, Training) else _listed(trainings)
     _check(given, engine, keep)
-    workers = _cores() if workers is None else max(1, int(workers))
-    call = _Call(engine, torch.device(device), keep, progress, workers, checkpoints)
+    workers = _cores() if workers is None else _workers(workers)
+    call = _Call(engine, _device(device), keep, progress, workers, checkpoints)
     results = call.run(given)
     if controls:
         from mtlens.engine.controls import add_controls
@@ -77,7 +78,10 @@ def train(
 
 
 class _Call:
-    """One call of ``train``: runs waves of trainings, bases before those that start from them."""
+    """One call of ``train``: runs waves of trainings, bases before those that start from them.
+
+    Ctrl-C in any wave sets ``stop``, which ends that wave and all that would follow.
+    """
 
     def __init__(
         self, engine: str, device: torch.device, keep: str, progress: bool | None, workers: int,
@@ -85,6 +89,7 @@ class _Call:
     ) -> None:  # fmt: skip
         self.engine, self.device, self.keep, self.progress, self.workers = engine, device, keep, progress, workers
         self.checkpoints = checkpoints
+        self.stop = threading.Event()
         self._bases: dict[str, Trained] = {}
 
     def run(self, trainings: Sequence[Training], keep: str | None = None) -> list[Trained]:
@@ -119,6 +124,8 @@ class _Call:
             finished = None if shelf is None else shelf.find(training)
             if finished is not None:
                 results[number] = finished
+            elif self.stop.is_set():
+                results[number] = Trained(training, reason="interrupted")
             elif start is not None and start.model is None:
                 results[number] = Trained(training, reason=f"its start ended with: {start.reason}")
             else:
@@ -127,7 +134,7 @@ class _Call:
         rest = [pair for pair in members if not self._stacks(pair[1])]
         if self.engine == "auto":
             say_why_not_stacked([member for _, member in rest])
-        state = Progress(len(members), shelf=shelf)
+        state = Progress(len(members), shelf=shelf, stop=self.stop)
         with watcher(state, self.progress) as watch:
             if stacked:
                 bank = Bank(stacked, device=self.device, keep=keep, workers=self.workers, progress=state)
@@ -165,7 +172,9 @@ def say_why_not_stacked(rest: Sequence[Member]) -> None:
         if isinstance(member.family, ModuleFamily):
             reason = member.family.why_solo(member.rows, member.training.capacity)
             if reason is not None:
-                line = f"trunk {member.family.settings()['factory']}: trained one by one, since {reason}"
+                line = (
+                    f"trunk {member.family.settings()['factory'].partition('#')[0]}: trained one by one, since {reason}"
+                )
                 counts[line] = counts.get(line, 0) + 1
     for line, count in counts.items():
         if count > 1:
@@ -177,7 +186,14 @@ def base_of(training: Training) -> Training | Trained | Path | None:
     start = training.start_from
     if start is None and training.align == "fixed":
         return training.but(align=None, penalty=0.0, align_rank=None, align_at=None)
-    return Path(start) if isinstance(start, str) else start
+    return Path(start) if isinstance(start, (str, os.PathLike)) else start
+
+
+def _listed(trainings: Any) -> list[Any]:
+    try:
+        return list(trainings)
+    except TypeError as error:
+        raise InputError(f"train takes trainings, found {trainings!r}. Give a list of Training objects.") from error
 
 
 def _check(trainings: Sequence[Any], engine: str, keep: str) -> None:
@@ -189,6 +205,25 @@ def _check(trainings: Sequence[Any], engine: str, keep: str) -> None:
             raise InputError(
                 f"train takes Training objects, found a {type(training).__name__}. Wrap it: Training(tasks, ...)."
             )
+
+
+def _device(device: str | torch.device) -> torch.device:
+    """The device meant, with its number: a worker thread has a current card of its own."""
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"train: device={str(device)!r} cannot be used here ({why}). Use 'cpu', 'cuda' or 'cuda:1'."
+        ) from error
+    return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
+
+
+def _workers(workers: Any) -> int:
+    if not hasattr(workers, "__index__"):
+        raise InputError(f"train: workers={workers!r}. It needs a whole number, or None for one a core.")
+    return max(1, int(workers))
 
 
 def _cores() -> int:

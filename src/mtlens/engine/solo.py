@@ -89,7 +89,7 @@ class SoloRun:
         extra = self.combiner.parameters() if self.combiner is not None else self.log_vars
         self.optimizers = build_optimizers(self.net, training, self.free, extra)
         self.tracker = Tracker(training)
-        self.turn = 0  # steps since the start
+        self.turns = [0] * len(member.slots)  # steps of each task since the start
         self.best: dict[str, Tensor] | None = None
         self._inputs: dict[int, Tensor] = {}
         self.data = [
@@ -130,10 +130,11 @@ class SoloRun:
         else:
             torch.autograd.backward(self._weighted(places, losses, order, step))
         self._add_penalty(places)
-        self._keep_turn()
+        self._keep_turn(places)
         for optimizer in self.optimizers:
             optimizer.step()
-        self.turn += 1
+        for place in places:
+            self.turns[place] += 1
         if self.combiner is not None:
             self.combiner.after_step(lambda: self._losses(order, step)[1])
         return float(losses.detach().sum())
@@ -184,11 +185,15 @@ class SoloRun:
         aligned = [self.net.align[self.net.index(self.member.slots[p].task.name)] for p in places]
         torch.autograd.backward(torch.stack([part.regulariser() for part in aligned]).sum())  # type: ignore[operator]
 
-    def _keep_turn(self) -> None:
-        """Algorithm 1 moves heads and alignments in turn: on even steps heads, on odd ones alignments."""
-        if self.member.training.align == "fixed" and self.free.heads and self.free.align:
-            for parameter in self.free.align if self.turn % 2 == 0 else self.free.heads:
-                parameter.grad = None
+    def _keep_turn(self, places: list[int]) -> None:
+        """Algorithm 1 moves a task's head and alignment in turn: on its even steps the head, on odd ones ``R_i``."""
+        if self.net.align is None or self.member.training.align != "fixed":
+            return
+        if self.free.heads and self.free.align:
+            for place in places:
+                index = self.net.index(self.member.slots[place].task.name)
+                for parameter in (self.net.align if self.turns[place] % 2 == 0 else self.net.heads)[index].parameters():
+                    parameter.grad = None
 
     def raw(self, split: str) -> dict[str, Tensor]:
         """Raw outputs ``(m, columns)`` by task on its labelled rows of a split; tasks without any are left out."""
@@ -230,7 +235,7 @@ class SoloRun:
             "best": self.best,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "log_vars": [float(s.detach()) for s in self.log_vars],
-            "turn": self.turn,
+            "turns": self.turns,
             "combiner": None if self.combiner is None else self.combiner.state(),
             "tracker": {k: v for k, v in vars(self.tracker).items() if k != "training"},
         }
@@ -246,7 +251,7 @@ class SoloRun:
         self.best = state["best"]
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.turn = int(state["turn"])
+        self.turns = [int(turn) for turn in state["turns"]]
         with torch.no_grad():
             for own, value in zip(self.log_vars, state["log_vars"], strict=True):
                 own.fill_(value)

@@ -443,8 +443,9 @@ class Stack:
         if layout.trains_trunk:
             self.update.step(parts["trunk"])
         if layout.align == "fixed" and layout.trains_heads and layout.trains_align:
-            for name, parity in (("heads", 0), ("align", 1)):
-                self.update.step(parts[name], self._choice(self._in_turn(active, parity)))
+            choices = [self._choice(self._in_turn(active, parity)) for parity in (0, 1)]  # both before either moves
+            for name, choice in zip(("heads", "align"), choices, strict=True):
+                self.update.step(parts[name], choice)
         else:
             for name, trains in (("heads", layout.trains_heads), ("align", layout.trains_align)):
                 if trains:
@@ -453,9 +454,12 @@ class Stack:
             self.update.step(parts["log_vars"], chosen)
 
     def _in_turn(self, active: Tensor | None, parity: int) -> Tensor:
-        """Algorithm 1 alternates: heads on even steps of a member, alignments on odd ones."""
-        whole = torch.full_like(self.turn, WHOLE) if active is None else active
-        return torch.where(self.turn % 2 == parity, whole, SKIP)
+        """Algorithm 1 alternates: heads on even steps of a task, alignments on odd ones."""
+        if active is None:
+            return torch.where(self.turn % 2 == parity, WHOLE, SKIP)
+        steps = self.parts["heads"].steps + self.parts["align"].steps  # (S, T) one-task steps so far
+        own = steps.gather(1, active.to(steps.device)[:, None])[:, 0]
+        return torch.where((own % 2 == parity).to(active.device), active, SKIP)
 
     def _choice(self, chosen: Tensor) -> Any:
         return chosen.tolist() if self.store.device.type == "cpu" else chosen

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -32,7 +33,7 @@ Weighting: TypeAlias = "str | Mapping[str, float] | Sequence[float]"
 
 WEIGHTINGS = ("equal", "svd", "uncertainty", "random")  # any other name is one of TorchJD's
 PARTS = ("trunk", "heads", "align")
-VERSION = 1  # enters every identity: raise it when the same settings start to give other numbers
+VERSION = 2  # enters every identity: raise it when the same settings start to give other numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +50,8 @@ class Training:
         trunk: "linear", "relu", "mlp", "lstm", "cnn", "average", a Family, or a factory ``capacity -> nn.Module``.
         capacity: units of the shared part, the paper's ``r``; "mlp" also takes a tuple, one width a layer.
         align: None, "joint" (train ``R_i`` with everything else), or "fixed" (Algorithm 1: the trunk stays as it
-            starts, heads and alignments are updated in turn). "fixed" without ``start_from`` first trains the same
-            settings without alignment and starts from that.
+            starts; a task's head and its alignment are updated in turn, one of them at each of its batches). "fixed"
+            without ``start_from`` first trains the same settings without alignment and starts from that.
         weighting: "equal" (all 1), "svd" (Algorithm 2), "uncertainty", "random", numbers (by task or in order), or
             the name of a TorchJD method.
         optimizer: "adam", "adamw" or "sgd" (momentum 0.9).
@@ -99,10 +100,11 @@ class Training:
         set_ = object.__setattr__  # frozen: only this method fills in the canonical form of what was given
         set_(self, "tasks", _task_set(self.tasks))
         set_(self, "capacity", _capacity(self.capacity))
-        frozen: Any = self.freeze
-        set_(self, "freeze", (frozen,) if isinstance(frozen, str) else tuple(frozen))
+        set_(self, "freeze", _freeze(self.freeze))
         for name in ("epochs", "batch", "seed", "patience", "align_rank"):
             set_(self, name, _whole(getattr(self, name)))
+        for name in ("lr", "weight_decay", "penalty", "tolerance"):
+            set_(self, name, _real(getattr(self, name)))
         set_(self, "weighting", _weighting(self.weighting, self.tasks))
         set_(self, "dtype", str(self.dtype).removeprefix("torch."))
         check(self)
@@ -162,6 +164,7 @@ def check(training: Training) -> None:
         metric_of(task)
     _check_splits(training)
     _check_alignment(training)
+    _check_start(training)
 
 
 def _check_choices(training: Training) -> None:
@@ -197,7 +200,7 @@ def _check_numbers(training: Training) -> None:
             raise InputError(f"Training: {name}={value!r}. It needs a whole number of at least {low}.")
     for name, positive in {"lr": True, "weight_decay": False, "penalty": False, "tolerance": False}.items():
         value = getattr(training, name)
-        fits = isinstance(value, (int, float)) and math.isfinite(value) and (value > 0 or (value == 0 and not positive))
+        fits = isinstance(value, float) and math.isfinite(value) and (value > 0 or (value == 0 and not positive))
         if not fits:
             raise InputError(
                 f"Training: {name}={value!r}. It needs a {'positive' if positive else 'non-negative'} number."
@@ -231,10 +234,43 @@ def _check_alignment(training: Training) -> None:
         raise InputError(f"Training: freeze={training.freeze} leaves nothing to train. Free at least one part.")
 
 
+def _check_start(training: Training) -> None:
+    from mtlens.engine.result import Trained
+
+    start = training.start_from
+    if start is not None and not isinstance(start, (Trained, Training, str, os.PathLike)):
+        raise InputError(
+            f"Training: start_from={start!r} is a {type(start).__name__}. Give a Trained, the folder of one, or a "
+            "Training."
+        )
+    moves = "trunk" not in training.freeze and training.align != "fixed"
+    if start is None and moves and training.optimizer != "adam" and training.family.learns_tables:
+        raise InputError(
+            f"{training!r}: optimizer={training.optimizer!r} with fine-tuned embeddings. Their tables are trained by "
+            "Adam only. Use optimizer='adam', or embeddings='frozen'."
+        )
+
+
 def _task_set(tasks: Any) -> TaskSet:
     if isinstance(tasks, TaskSet):
         return tasks
-    return TaskSet([tasks]) if isinstance(tasks, Task) else TaskSet(list(tasks))
+    given = [tasks] if isinstance(tasks, Task) else list(tasks) if isinstance(tasks, Iterable) else [tasks]
+    strangers = [one for one in given if not isinstance(one, Task)]
+    if strangers:
+        raise InputError(
+            f"Training takes a Task, tasks or a TaskSet, found {strangers[0]!r:.60}. Make tasks with Task(name, X, y), "
+            "or read them with read_tasks(path)."
+        )
+    return TaskSet(given)
+
+
+def _freeze(parts: Any) -> tuple[str, ...]:
+    given = (parts,) if isinstance(parts, str) else tuple(parts) if isinstance(parts, Iterable) else (parts,)
+    if not all(isinstance(part, str) for part in given):
+        raise InputError(
+            f"Training: freeze={parts!r}. Give names of parts: 'trunk', 'heads', 'align', 'trunk.encoder'."
+        )
+    return given
 
 
 def _capacity(capacity: Any) -> Capacity:
@@ -250,26 +286,43 @@ def _whole(value: Any) -> Any:
     return int(value) if hasattr(value, "__index__") and not isinstance(value, (bool, np.bool_)) else value
 
 
+def _real(value: Any) -> Any:
+    """Numbers of any library as float, so that 0 and 0.0 are one setting; anything else for the checks to refuse."""
+    return (
+        float(value)
+        if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        else value
+    )
+
+
 def _weighting(weighting: Any, tasks: TaskSet) -> str | dict[str, float]:
     """A name, or positive-or-zero numbers by task name."""
     if isinstance(weighting, str):
         return weighting
-    given = weighting if isinstance(weighting, Mapping) else dict(zip(tasks.names, _as_list(weighting), strict=False))
+    numbers = _numbers(weighting)
+    given = numbers if isinstance(numbers, Mapping) else dict(zip(tasks.names, numbers, strict=False))
     strangers = [name for name in given if name not in tasks.names]
     if strangers:
         raise unknown("task", strangers[0], tasks.names, "Training(weighting=...)")
-    if len(given) != len(tasks) or (not isinstance(weighting, Mapping) and len(_as_list(weighting)) != len(tasks)):
+    if len(numbers) != len(tasks):
+        raise InputError(f"Training: weighting has {len(numbers)} numbers for {len(tasks)} tasks. Give one each.")
+    ordered = {name: given[name] for name in tasks.names}
+    if not all(math.isfinite(v) and v >= 0 for v in ordered.values()) or not any(ordered.values()):
+        raise InputError(f"Training: weighting={ordered}. Task weights must be finite, not negative and not all zero.")
+    return ordered
+
+
+def _numbers(weighting: Any) -> dict[Any, float] | list[float]:
+    """Numbers by name, or in order; torch and numpy ones as float."""
+    try:
+        if isinstance(weighting, Mapping):
+            return {name: float(value) for name, value in weighting.items()}
+        return [float(value) for value in weighting]
+    except (TypeError, ValueError) as error:
         raise InputError(
-            f"Training: weighting has {len(_as_list(weighting))} numbers for {len(tasks)} tasks. Give one each."
-        )
-    numbers = {name: float(given[name]) for name in tasks.names}
-    if not all(math.isfinite(v) and v >= 0 for v in numbers.values()) or not any(numbers.values()):
-        raise InputError(f"Training: weighting={numbers}. Task weights must be finite, not negative and not all zero.")
-    return numbers
-
-
-def _as_list(values: Any) -> list[Any]:
-    return list(values)
+            f"Training: weighting={weighting!r}. Give {', '.join(map(repr, WEIGHTINGS))}, the name of a TorchJD "
+            "method, or one number a task."
+        ) from error
 
 
 def _same_split(a: Task, b: Task) -> bool:
@@ -281,7 +334,7 @@ def _same_split(a: Task, b: Task) -> bool:
 def _start_identity(start: Any) -> str | None:
     if start is None:
         return None
-    if isinstance(start, (str, Path)):
+    if isinstance(start, (str, os.PathLike)):
         from mtlens.engine.saving import trained_identity
 
         return trained_identity(Path(start))

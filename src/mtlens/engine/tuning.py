@@ -29,6 +29,9 @@ class Grid:
     """
 
     def __init__(self, **values: Iterable[Any]) -> None:
+        for name, own in values.items():
+            if isinstance(own, str) or not isinstance(own, Iterable):
+                raise InputError(f"Grid: {name}={own!r} is one value. Give the values to try: {name}=[{own!r}, ...].")
         self.values: dict[str, tuple[Any, ...]] = {name: tuple(own) for name, own in values.items()}
         known = {field.name for field in fields(Training)} - {"tasks", "seed"}
         for name, own in self.values.items():
@@ -102,6 +105,12 @@ def regularised(training: Training, penalties: Sequence[float] = PENALTIES, **op
 
 
 def _winner(tried: Sequence[Trained], grid: Grid) -> Tuned:
+    cut = sum(trained.reason == "interrupted" for trained in tried)
+    if cut:  # choosing among those that happened to finish would not be the declared grid
+        raise TrainingError(
+            f"interrupted with {cut} of the {len(tried)} candidates of {tried[0].training!r} unfinished, so none is "
+            "chosen. Call again with checkpoints=folder to keep what is finished."
+        )
     scores = [validation_score(trained) for trained in tried]
     place = int(np.argmax(scores))
     if not np.isfinite(scores[place]):

@@ -24,13 +24,13 @@ import torch
 
 from mtlens import errors
 from mtlens.engine.assemble import model_of, net_of
-from mtlens.engine.bank import Progress
+from mtlens.engine.bank import Progress, is_out_of_memory
 from mtlens.engine.checkpoints import tree_from_bytes, tree_to_bytes
 from mtlens.engine.ending import load_values, net_values
 from mtlens.engine.prepare import Member
 from mtlens.engine.result import Trained
 from mtlens.engine.shelf import Shelf
-from mtlens.engine.solo import train_solo
+from mtlens.engine.solo import OnEpoch, train_solo
 from mtlens.errors import TrainingError
 from mtlens.nets.family import ModuleFamily
 
@@ -45,6 +45,8 @@ def run_members(
 
     ``state`` counts samples and finished trainings; ``watch`` is called now and then from this thread.
     """
+    if state.stop.is_set():
+        return {}
     workers = min(workers, len(jobs))
     if workers <= 1 or device.type != "cpu":
         return _here(jobs, device, keep, state, watch)
@@ -73,9 +75,7 @@ def _here(
             if state.stop.is_set():
                 break
             with _one_thread(member):
-                results[number] = train_solo(
-                    member, device=str(device), keep=keep, on_epoch=on_epoch, folder=_folder(state.shelf, member)
-                )
+                results[number] = _trained(member, str(device), keep, on_epoch, state.shelf)
             _count(state, results[number])
     except KeyboardInterrupt:
         state.stop.set()
@@ -205,10 +205,19 @@ def _work(pipe: Connection, jobs: Jobs, keep: str, shelf: Shelf | None) -> None:
     while place := pipe.recv_bytes():
         try:
             member = jobs[int(place)][1]
-            trained = train_solo(member, keep=keep, on_epoch=on_epoch, folder=_folder(shelf, member))
-            pipe.send_bytes(_RESULT + _packed(trained))
+            pipe.send_bytes(_RESULT + _packed(_trained(member, "cpu", keep, on_epoch, shelf)))
         except Exception as error:
             pipe.send_bytes(_ERROR + tree_to_bytes({"kind": type(error).__name__, "text": str(error)}))
+
+
+def _trained(member: Member, device: str, keep: str, on_epoch: OnEpoch, shelf: Shelf | None) -> Trained:
+    """One training; a model that does not fit into memory ends with that reason."""
+    try:
+        return train_solo(member, device=device, keep=keep, on_epoch=on_epoch, folder=_folder(shelf, member))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return Trained(member.training, reason="out of memory with one model")
 
 
 def _folder(shelf: Shelf | None, member: Member) -> Path | None:

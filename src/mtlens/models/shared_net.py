@@ -270,9 +270,9 @@ def _classes_and_codes(column: Array, name: str) -> tuple[Array, FloatArray]:
     return classes, codes
 
 
-def _held_out(tasks: TaskSet, share: float, seed: int) -> tuple[TaskSet, Any]:
+def _held_out(tasks: TaskSet, share: Any, seed: int) -> tuple[TaskSet, Any]:
     """Tasks with a validation split, and how to select; unchanged tasks where none is wanted or possible."""
-    if not 0 <= share < 1:
+    if not isinstance(share, (int, float, np.floating)) or not 0 <= share < 1:
         raise InputError(
             f"validation={share!r} is the share of rows held out to choose the epoch. Use 0 <= validation < 1."
         )

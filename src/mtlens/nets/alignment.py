@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -31,7 +34,7 @@ class Alignment(nn.Module):
     def __init__(self, d: int, *, rank: int | None = None, penalty: float = 0.0, seed: int = 0) -> None:
         super().__init__()
         _check(d, rank, penalty)
-        self.d, self.rank, self.penalty = d, rank, float(penalty)
+        self.d, self.rank, self.penalty = int(d), None if rank is None else int(rank), float(penalty)
         if rank is None:
             self.R = nn.Parameter(torch.eye(d))
         else:
@@ -64,12 +67,18 @@ class Alignment(nn.Module):
         return f"{self.d}, rank={self.rank}, penalty={self.penalty}"
 
 
-def _check(d: int, rank: int | None, penalty: float) -> None:
-    if d < 1:
-        raise InputError(f"Alignment: d={d}. It needs the width of the features it maps, at least 1.")
-    if rank is not None and not 1 <= rank <= d:
-        raise InputError(f"Alignment: rank={rank} for width {d}. Use 1 <= rank <= {d}, or None for a full matrix.")
-    if not penalty >= 0:
+def _check(d: Any, rank: Any, penalty: Any) -> None:
+    if not _is_whole(d) or d < 1:
         raise InputError(
-            f"Alignment: penalty={penalty}. It pulls R to the identity and cannot be negative; use 0 or more."
+            f"Alignment: d={d!r}. It needs the width of the features it maps, a whole number of at least 1."
         )
+    if rank is not None and not (_is_whole(rank) and 1 <= rank <= d):
+        raise InputError(f"Alignment: rank={rank!r} for width {d}. Use 1 <= rank <= {d}, or None for a full matrix.")
+    if not isinstance(penalty, (int, float, np.floating)) or not 0 <= penalty < float("inf"):
+        raise InputError(
+            f"Alignment: penalty={penalty!r}. It pulls R to the identity and needs a finite number, 0 or more."
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)

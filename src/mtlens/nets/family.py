@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -110,6 +112,11 @@ class Family(ABC):
         del device_type
         return True
 
+    @property
+    def learns_tables(self) -> bool:
+        """Whether it trains a table of embeddings, which has optimizers of its own."""
+        return False
+
     def averages(self, rows: RowSpec) -> bool:
         """Whether token rows may be replaced by their mean vectors, once, before anything is trained."""
         del rows
@@ -187,20 +194,49 @@ class ModuleFamily(Family):
         return {"name": self.name, "factory": self._label()}
 
     def _label(self) -> str:
-        """Its full name and a hash of what it does: two lambdas of one name are two factories."""
-        name = f"{getattr(self.factory, '__module__', '')}.{getattr(self.factory, '__qualname__', repr(self.factory))}"
-        code = getattr(self.factory, "__code__", None)
-        if code is None:
-            return name
-        cells = [cell.cell_contents for cell in self.factory.__closure__ or ()]
-        told = (*_instructions(code), repr(self.factory.__defaults__), repr(cells))
-        return f"{name}#{hashlib.sha256(repr(told).encode()).hexdigest()[:12]}"
+        """Its full name and a hash of what it does: two lambdas of one name, or a class edited since, are others."""
+        told = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(_told(self.factory, set())))  # addresses differ between runs
+        return f"{_name(self.factory)}#{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+
+def _name(factory: Any) -> str:
+    if isinstance(factory, functools.partial):
+        return _name(factory.func)
+    named = factory if hasattr(factory, "__qualname__") else type(factory)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _told(part: Any, seen: set[int]) -> Any:
+    """What a factory does, as plain values: its code and that of the classes and functions of its module it names."""
+    if isinstance(part, functools.partial):
+        return _told(part.func, seen), *(_told(value, seen) for value in (*part.args, *sorted(part.keywords.items())))
+    part = getattr(part, "__func__", None) or getattr(part, "fget", None) or part  # static methods, properties
+    if not isinstance(part, (type, FunctionType)):
+        return repr(part)
+    if id(part) in seen or part.__module__.partition(".")[0] in ("torch", "builtins"):
+        return _name(part)
+    seen.add(id(part))
+    if isinstance(part, type):
+        bases = [_told(base, seen) for base in part.__bases__]
+        own = sorted(
+            (name, value) for name, value in vars(part).items() if not name.startswith("__") or callable(value)
+        )
+        return bases, [(name, _told(value, seen)) for name, value in own]
+    cells = [_told(cell.cell_contents, seen) for cell in part.__closure__ or ()]
+    named = [part.__globals__.get(name) for name in _names(part.__code__)]
+    near = [_told(one, seen) for one in named if getattr(one, "__module__", None) == part.__module__]
+    return *_instructions(part.__code__), repr(part.__defaults__), repr(part.__kwdefaults__), cells, near
 
 
 def _instructions(code: CodeType) -> tuple[Any, ...]:
     """What a function does: its bytecode, names and constants (functions inside it likewise)."""
     constants = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return code.co_code, code.co_names, constants
+
+
+def _names(code: CodeType) -> list[str]:
+    inner = [name for c in code.co_consts if isinstance(c, CodeType) for name in _names(c)]
+    return [*code.co_names, *inner]
 
 
 def _found_width(module: nn.Module, rows: RowSpec) -> int:
@@ -214,6 +250,11 @@ def _found_width(module: nn.Module, rows: RowSpec) -> int:
         found = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise InputError(f"trunk: the module returned {found} for 2 rows. It needs to return (rows, features).")
     return int(out.shape[1])
+
+
+@functools.lru_cache(maxsize=64)  # whether a trunk can be stacked is tried once for all its trainings
+def _module_family(factory: Callable[[Any], nn.Module]) -> ModuleFamily:
+    return ModuleFamily(factory)
 
 
 def family_of(trunk: str | Family | Callable[[Any], nn.Module]) -> Family:
@@ -232,5 +273,8 @@ def family_of(trunk: str | Family | Callable[[Any], nn.Module]) -> Family:
             "for example lambda capacity: MyTrunk(capacity)."
         )
     if callable(trunk):
-        return ModuleFamily(trunk)
+        try:
+            return _module_family(trunk)
+        except TypeError:  # a factory that cannot be hashed
+            return ModuleFamily(trunk)
     raise InputError(f"trunk={trunk!r}: give a name ({', '.join(FAMILIES)}) or a factory taking a capacity.")

@@ -48,6 +48,8 @@ class MultiTaskNet(nn.Module):
         align_at: str | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(trunk, nn.Module):
+            raise InputError(f"MultiTaskNet: trunk={trunk!r} is no torch.nn.Module. Give the shared module itself.")
         specs = _specs(heads)
         self.names: tuple[str, ...] = tuple(specs)
         self.trunk = trunk
@@ -128,6 +130,8 @@ def head_values(seed: int, task: str, inputs: int, outputs: int) -> tuple[Tensor
 def _specs(heads: Mapping[str, HeadSpec] | Iterable[Any]) -> dict[str, HeadSpec]:
     if isinstance(heads, Mapping):
         specs = dict(heads)
+    elif not isinstance(heads, Iterable):
+        raise InputError(f"MultiTaskNet: heads={heads!r}. Give task name -> kind or module, or tasks.")
     else:
         specs = {}
         for task in heads:
@@ -161,6 +165,8 @@ def _alignments(align: Alignment | Mapping[str, Alignment] | None, names: tuple[
         return None
     if isinstance(align, Alignment):
         return nn.ModuleList(copy.deepcopy(align) for _ in names)
+    if not isinstance(align, Mapping) or not all(isinstance(own, Alignment) for own in align.values()):
+        raise InputError(f"MultiTaskNet: align={align!r}. Give an Alignment for all tasks, or task name -> Alignment.")
     strangers = [name for name in align if name not in names]
     if strangers:
         raise unknown("task", strangers[0], names, "the heads of this net")

@@ -77,6 +77,10 @@ class TextFamily(Family):
             )
         return self.embeddings
 
+    @property
+    def learns_tables(self) -> bool:
+        return self.vectors is None if self.embeddings == "auto" else self.embeddings != "frozen"
+
     def trunk(self, rows: RowSpec, capacity: Capacity) -> nn.Module:
         if not rows.vocabulary:  # see `averages`
             return MeanTrunk(rows.width, self._units(capacity), depth=self._depth)

@@ -51,9 +51,15 @@ def unknown(what: str, name: object, known: Iterable[str], where: str = "") -> U
     shown = ", ".join(names[:30]) + (f", ... {len(names) - 30} more" if len(names) > 30 else "")
     close = get_close_matches(str(name), names, n=1)
     return UnknownNameError(
-        f"no {what} named {str(name)!r}{f' in {where}' if where else ''} ({what}s: {shown or 'none'})."
+        f"no {what} named {str(name)!r}{f' in {where}' if where else ''} ({_plural(what)}: {shown or 'none'})."
         + (f" Did you mean {close[0]!r}?" if close else "")
     )
+
+
+def _plural(what: str) -> str:
+    if what.endswith("y"):
+        return f"{what[:-1]}ies"
+    return f"{what}es" if what.endswith("s") else f"{what}s"
 
 
 def missing_extra(feature: str, extra: str) -> MissingExtraError:

@@ -18,6 +18,7 @@ import pytest
 from mtlens.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from mtlens.study import Settings, Study, StudyResult
 from mtlens.study.evidence import Evidence
+from mtlens.study.executors import executor_of
 from mtlens.study.ledger import Record
 from mtlens.study.plan import Unit, alone_units, pair_units, stacks_of
 from mtlens.study.prepare import Splitter
@@ -150,6 +151,28 @@ def test_fresh_workers_do_what_forked_ones_do(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.medium
+def test_a_run_that_was_left_early_does_not_answer_for_the_next_one() -> None:
+    """Time is over while workers train: what they are on must not be taken for what they are asked next."""
+    tasks = related()
+    settings = Settings(**{k: v for k, v in QUICK.items() if k not in ("workers", "advice")}, families=("trunk",))
+    splitter = Splitter(tasks, settings)
+    units = alone_units(tasks.names, range(5), settings)
+    long = alone_units(tasks.names, range(5), settings.but(epochs=5000))
+    prints = {split: splitter.fingerprints(split) for split in range(5)}
+    here = executor_of("here", splitter.prepared, seed=0, device="cpu", tokens=False, workers=1)
+    ((same, expected),) = [done for done in here.run(stacks_of(units, prints)) if done]
+    local = executor_of("local", splitter.prepared, seed=0, device="cpu", tokens=False, workers=2)
+    try:
+        left = local.run(stacks_of(long, prints))
+        assert next(left) is None
+        ((stack, found),) = [done for done in local.run(stacks_of(units, prints)) if done]
+    finally:
+        local.close()
+    assert stack == same
+    assert [one["scores"] for one in found] == [one["scores"] for one in expected]
+
+
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 @pytest.mark.parametrize("fault", [lambda *_: time.sleep(60), lambda *_: os._exit(3)], ids=["locked up", "dead"])
 def test_a_forked_worker_that_does_not_start_is_replaced(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +293,20 @@ def test_a_tiny_budget_leaves_the_linear_family() -> None:
 
 
 @pytest.mark.medium
+def test_time_that_is_left_buys_all_pairs_before_more_splits() -> None:
+    result = Study(related(), **{**QUICK, "splits": None, "looks": (2, 3), "budget": "5m"}).run()
+    assert all(cell["n"] >= 2 for cell in result.transfer)
+
+
+def test_trainings_that_fail_are_counted_and_said() -> None:
+    hot = {**QUICK, "families": ("trunk",), "splits": 2, "learning_rates": (1e30,)}
+    verdicts = Study(related(), **hot).run().verdicts
+    assert verdicts["cost"]["failed"] == verdicts["cost"]["trainings"] > 0
+    assert any("trainings gave no score" in line and "finite" in line for line in verdicts["said"])
+    assert all(cell["verdict"] in ("undecided", None) for cell in verdicts["transfer"])
+
+
+@pytest.mark.medium
 def test_a_time_budget_ends() -> None:
     result = Study(related(), **{**QUICK, "splits": None, "budget": "1s"}).run()
     assert result.verdicts["cost"]["seconds"] < 20
@@ -358,7 +395,8 @@ def test_small_tasks_are_refused_by_name_or_dropped() -> None:
         ({"capacities": ()}, "distinct positive numbers"),
         ({"capacities": (5, 5)}, "distinct positive numbers"),
         ({"executor": "cloud"}, "no executor named 'cloud'"),
-        ({"families": ("tree",)}, "no family named 'tree'"),
+        ({"families": ("tree",)}, r"no family named 'tree' in Study \(families: linear, trunk\)"),
+        ({"methods": ("uncertanty",)}, "no method named 'uncertanty' .*Did you mean 'uncertainty'"),
         ({"capacitys": (5,)}, "Did you mean 'capacities'"),
     ],
 )

@@ -51,7 +51,8 @@ def _parts(text: str, kind: type, name: str) -> tuple[Any, ...]:
     try:
         return tuple(kind(part.strip()) for part in text.split(",") if part.strip())
     except ValueError:
-        raise InputError(f"--{name.replace('_', '-')} {text!r}: it needs numbers, separated by commas.") from None
+        option = {"learning_rates": "lr"}.get(name, name)
+        raise InputError(f"--{option} {text!r}: it needs numbers, separated by commas.") from None
 
 
 def folder_of(spec: str, out: Path | None) -> Path:

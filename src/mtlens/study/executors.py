@@ -91,25 +91,26 @@ class LocalExecutor:
         self._count = workers
         self._forks = True
         self._workers: list[_Worker] = []
+        self._busy: dict[_Worker, Stack] = {}
         self._outgoing = Outgoing()
         self._described: OrderedDict[int, tuple[list[dict[str, Any]], dict[str, Any]]] = OrderedDict()
 
     def run(self, stacks: Sequence[Stack]) -> Iterator[tuple[Stack, Found] | None]:
+        self._abandon()
         waiting = list(reversed(stacks))
         deaths: dict[str, int] = {}
         answers: queue.Queue[tuple[_Worker, Any]] = queue.Queue()
-        busy: dict[_Worker, Stack] = {}
-        while waiting or busy:
-            for worker in self._idle(busy, len(waiting)):
+        while waiting or self._busy:
+            for worker in self._idle(len(waiting)):
                 stack = waiting.pop()
-                busy[worker] = stack
+                self._busy[worker] = stack
                 worker.begin(self._request(worker, stack), answers)
             try:
                 worker, answer = answers.get(timeout=TICK)
             except queue.Empty:
                 yield None
                 continue
-            stack = busy.pop(worker)
+            stack = self._busy.pop(worker)
             if isinstance(answer, str):
                 raise TrainingError(f"training {_described(stack)} failed in a worker:\n{answer}")
             if answer is not None:
@@ -123,8 +124,15 @@ class LocalExecutor:
                 raise TrainingError(_killed(stack, worker))
             waiting.append(stack)
 
-    def _idle(self, busy: dict[_Worker, Stack], wanted: int) -> list[_Worker]:
-        free = [worker for worker in self._workers if worker not in busy][:wanted]
+    def _abandon(self) -> None:
+        """End workers that are still on a stack of a run that nobody listens to any more (time was over)."""
+        for worker in self._busy:
+            self._workers.remove(worker)
+            worker.stop()
+        self._busy.clear()
+
+    def _idle(self, wanted: int) -> list[_Worker]:
+        free = [worker for worker in self._workers if worker not in self._busy][:wanted]
         while len(free) < wanted and len(self._workers) < self._count:
             free.append(self._hire())
         return free
@@ -160,6 +168,7 @@ class LocalExecutor:
         for worker in self._workers:
             worker.stop()
         self._workers.clear()
+        self._busy.clear()
 
 
 class _Worker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -80,7 +81,7 @@ class Run:
         self.training_seconds = 0.0  # spent in trainings, added over workers
         self.said: list[str] = []
         self.reused = 0
-        self.failed = 0
+        self.failures: Counter[str] = Counter()  # trainings without a score, by reason
         self._began = time.monotonic()
         self._known: set[Unit] = set()
 
@@ -121,19 +122,28 @@ class Run:
             pairs, rest = self._pairs(splits, None), self._rest(empty, splits)
             self.execute(first + pairs + rest)
             return
-        before = time.monotonic()
-        self.execute(first)
-        rate = (time.monotonic() - before) / max(self.work(first), 1.0)
-        self.execute(self._pairs(splits, rate))
+        rate = self._timed(first)
+        reserve = self._time_left() * (1 - PAIR_SHARE)
+        pairs = self._pairs(splits, rate, reserve)
+        while self.work(pairs) and not self._out_of_time():  # more pairs while there is time: the first guess is rough
+            rate = self._timed(pairs)
+            pairs = self._pairs(splits, rate, reserve)
+        self.execute(pairs)
         if not self._out_of_time():
             self.execute(self._rest(empty, splits))
 
-    def _pairs(self, splits: Iterable[int], rate: float | None) -> list[Unit]:
-        """Pairs in order of promise, as many as settings, count budget and time allow."""
+    def _timed(self, units: Sequence[Unit]) -> float:
+        """Execute; seconds a row that passed through networks."""
+        work, before = self.work(units), time.monotonic()
+        self.execute(units)
+        return (time.monotonic() - before) / max(work, 1.0)
+
+    def _pairs(self, splits: Iterable[int], rate: float | None, reserve: float = 0.0) -> list[Unit]:
+        """Pairs in order of promise, as many as settings, count budget and time (less a reserve) allow."""
         found: list[Unit] = []
         chosen: list[tuple[str, str]] = []
         splits = list(splits)
-        left = self._time_left() * PAIR_SHARE
+        left = self._time_left() - reserve
         for pair in self.screening.order[: pairs_to_measure(self.names, self.settings)]:
             units = pair_units(pair, splits, self.settings)
             if not self.allowance.take(units):
@@ -200,6 +210,8 @@ class Run:
         self._train(missing)
 
     def _train(self, stacks: Sequence[Stack]) -> None:
+        if not stacks or self._out_of_time():
+            return
         began = time.monotonic()
         try:
             for done in self.executor.run(stacks):
@@ -228,7 +240,8 @@ class Run:
     def _enter(self, stack: Stack, records: Sequence[Record]) -> None:
         for unit, record in zip(stack.units, records, strict=True):
             self.evidence.add(unit, record)
-            self.failed += bool(record.reason) and not record.scores
+            if record.reason and not record.scores:
+                self.failures[record.reason] += 1
         self._known.update(stack.units)
 
     def _report(self) -> None:
@@ -271,6 +284,17 @@ class Run:
                 found = self.evidence.differences(target, self.names, splits, families=families, against=rest)
                 cells.append(Cell(target, source, *found))
         return cells
+
+    @property
+    def failed(self) -> int:
+        return self.failures.total()
+
+    def failures_told(self) -> list[str]:
+        """A sentence about trainings without a score, with their commonest reason."""
+        if not self.failures:
+            return []
+        reason = min(self.failures, key=lambda found: (-self.failures[found], found))
+        return [f"{self.failed} trainings gave no score; {self.failures[reason]} of them: {reason}"]
 
     @property
     def evidence_count(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from mtlens.errors import InputError, unknown
+from mtlens.errors import InputError, UnknownNameError, unknown
 from mtlens.study.statistics import LOOKS, look_shares
 
 FAMILIES = ("linear", "trunk")
@@ -125,6 +125,8 @@ class Settings:
         for what, known in (("trunk", TRUNKS), ("methods_on", METHODS_ON), ("small", SMALL), ("scheme", SCHEMES)):
             if getattr(self, what) not in known:
                 raise unknown(what, getattr(self, what), known, "Study")
+        for method in self.methods:
+            _check_method(method)
         for what in ("epochs", "batch", "seeds"):
             if not isinstance(getattr(self, what), int) or getattr(self, what) < 1:
                 raise InputError(f"Study: {what}={getattr(self, what)!r}. It needs a whole number of at least 1.")
@@ -190,6 +192,18 @@ def _numbers(given: Any, what: str, *, whole: bool = False) -> tuple[Any, ...]:
 def _names(given: Any) -> tuple[str, ...]:
     names = given.split(",") if isinstance(given, str) else list(given)
     return tuple(dict.fromkeys(str(name).strip() for name in names))
+
+
+def _check_method(method: str) -> None:
+    """A method is one of ours or TorchJD's, which are known when the extra is there."""
+    if method in METHODS:
+        return
+    from mtlens.weighting.torchjd import parse_method, torchjd_names
+
+    try:
+        parse_method(method)
+    except UnknownNameError:
+        raise unknown("method", method, (*METHODS, *torchjd_names()), "Study") from None
 
 
 def _with_plain(methods: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:
     interruption.
     """
     causes, tested, texts = _afterwards(run, official=official)
+    run.said += run.failures_told()
     names = run.names
     ratio, balanced = run.judge.ratio, run.judge.balanced
     members = run.cells.together or names

@@ -52,6 +52,20 @@ def test_greedy_on_three_tasks() -> None:
     np.testing.assert_allclose(tensors.gains, greedy.gains)
 
 
+@pytest.mark.parametrize("rows", [[2, 1], [3, 3, 4], [1, 5, 2, 1], [3, 9]])
+@pytest.mark.parametrize("inner", [2, 5])
+def test_greedy_with_fewer_rows_than_features(rows: list[int], inner: int) -> None:
+    """What is projected off must be gone: its rounding was once taken for inputs and explained labels twice."""
+    rng = np.random.default_rng(inner)
+    Xs = [rng.standard_normal((m, inner)) @ rng.standard_normal((inner, 5)) for m in rows]
+    ys = [rng.standard_normal(m) for m in rows]
+    greedy = greedy_bound(Xs, ys, starts=4)
+    assert (np.diff(greedy.gains) <= 1e-9).all()
+    np.testing.assert_allclose(greedy.gains.sum(), explained_energy(np.eye(5), Xs, ys), rtol=1e-9)
+    for rank in range(1, 6):
+        np.testing.assert_allclose(mtl_loss(greedy.directions[:, :rank], Xs, ys), greedy.loss(rank), atol=1e-9)
+
+
 def bound(**changes: Any) -> Any:
     rng = np.random.default_rng(0)
     X2 = rng.standard_normal((60, 3))
@@ -80,6 +94,7 @@ def test_transfer_bound_by_hand() -> None:
     )
     np.testing.assert_allclose(found.rows_needed, rows, rtol=1e-12)
     assert found.holds and len(found.conditions) == 5
+    assert all(type(holds) is bool for holds in found.conditions.values())
     noise = np.random.default_rng(1).standard_normal(60)
     np.testing.assert_allclose(
         bound(noise2=noise)[0].value,

@@ -122,3 +122,8 @@ def test_merge_of_nothing_changes_nothing() -> None:
     gram = Gram().update(np.eye(2))
     assert gram.merge(Gram()).matrix.tolist() == np.eye(2).tolist()
     assert Gram().merge(gram).rows == 2
+
+
+def test_merge_refuses_rows() -> None:
+    with pytest.raises(MtlensError, match="needs another Gram, found ndarray"):
+        Gram().update(np.eye(2)).merge(np.eye(2))  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import laws
 import numpy as np
 import pytest
@@ -9,7 +11,15 @@ from hypothesis import given
 from laws import QUICK, SCALES, random_tasks, seeds, shapes
 from sklearn.linear_model import LinearRegression, Ridge
 
-from mtlens import MtlensError, explained_energy, mtl_loss, sin_angle, single_task_optimum
+from mtlens import (
+    MtlensError,
+    condition_number,
+    covariance_similarity,
+    explained_energy,
+    mtl_loss,
+    sin_angle,
+    single_task_optimum,
+)
 
 
 @QUICK
@@ -127,3 +137,32 @@ def test_missing_labels_and_refusals() -> None:
     ):
         with pytest.raises(MtlensError, match=text):
             mtl_loss(*arguments)
+
+
+def test_rank_deficient_inputs_of_many_scales_explain_no_more_than_their_rank() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        width, inner = int(rng.integers(3, 8)), int(rng.integers(1, 3))
+        X = (
+            rng.standard_normal((9, inner))
+            @ rng.standard_normal((inner, width))
+            * np.exp(2 * rng.standard_normal(width))
+        )
+        y = rng.standard_normal(9)
+        U = np.linalg.svd(X / np.linalg.norm(X, axis=0))[0][:, :inner]
+        rest = ((y - U @ (U.T @ y)) ** 2).sum()
+        B = np.linalg.qr(rng.standard_normal((width, width)))[0]
+        np.testing.assert_allclose(mtl_loss(B, [X], [y]), rest, rtol=1e-9)
+        tensors = (torch.tensor(v) for v in (X, y))
+        np.testing.assert_allclose(mtl_loss(torch.tensor(B), *([v] for v in tensors)), rest, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [[["a", "b"]], [[1.0, 2.0], [3.0]], np.array([[1j, 2.0]])])
+def test_what_is_no_matrix_of_real_numbers_is_refused(bad: Any) -> None:
+    for call in (
+        condition_number,
+        lambda X: covariance_similarity(X, np.eye(2)),
+        lambda X: mtl_loss(np.eye(2), [X], [[1.0]]),
+    ):
+        with pytest.raises(MtlensError, match="real numbers"):
+            call(bad)

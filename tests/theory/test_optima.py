@@ -257,3 +257,8 @@ def test_tensors_give_the_same_values() -> None:
 def test_refusals(call: Any, text: str) -> None:
     with pytest.raises(MtlensError, match=text):
         call()
+
+
+def test_equal_covariances_that_are_zero() -> None:
+    zero = np.zeros((4, 3))
+    assert equal_covariance_optimum([zero, zero], [np.ones(4), np.ones(4)], rank=1).loss == 8.0

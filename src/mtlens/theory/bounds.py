@@ -156,7 +156,7 @@ def relu_transfer_bound(
     conditions = {
         "c >= kappa(X_2) sin(theta_1, theta_2)": c >= smallest,
         "m_2 >= d": X2.shape[0] >= d,
-        "X_2 has full column rank": bool(np.isfinite(kappa)) and kappa < 1 / (np.finfo(np.float64).eps * max(X2.shape)),
+        "X_2 has full column rank": kappa < 1 / float(np.finfo(np.float64).eps * max(X2.shape)),
     }
     return Bound(sine + (c / kappa if np.isfinite(c) else float("inf")), c, float(rows), conditions)
 
@@ -169,8 +169,8 @@ def _linear_conditions(
         "c >= kappa(X_2) sin(theta_1, theta_2)": c >= smallest,
         "c < 1/3 (or no target noise)": c < 1 / 3 or eps2 == 0,
         "m_2 >= d": X2.shape[0] >= X2.shape[1],
-        "X_2 has full column rank": bool(np.isfinite(kappa)) and kappa < 1 / (np.finfo(np.float64).eps * max(X2.shape)),
-        "Sigma_1 is positive definite": lowest > np.finfo(np.float64).eps * len(sigma) * float(np.trace(sigma)),
+        "X_2 has full column rank": kappa < 1 / float(np.finfo(np.float64).eps * max(X2.shape)),
+        "Sigma_1 is positive definite": lowest > float(np.finfo(np.float64).eps * len(sigma) * np.trace(sigma)),
     }
 
 

@@ -209,6 +209,7 @@ def _similarity_of_tensors(X1: Any, X2: Any, energy: float, center: bool, normal
         if isinstance(X, Gram):
             C = float64(X.covariance(center=center), xp, other)
         else:
+            rows = rows / _scale(abs(rows.detach()).max(), f"{where}: {name}")  # squares of 1e200 would overflow
             rows = rows - rows.mean(0) if center else rows
             C = rows.T @ rows
         pair.append(truncated_tensor(C / _scale(C.detach().trace(), f"{where}: {name}"), energy))

@@ -75,6 +75,8 @@ class Gram:
 
     def merge(self, other: Gram) -> Gram:
         """Add another accumulator's sums (same width, folds and labels); returns itself, ``other`` is not changed."""
+        if not isinstance(other, Gram):
+            raise InputError(f"Gram.merge needs another Gram, found {type(other).__name__}. Use update for rows.")
         if self._xx is None and other._xx is not None:
             self._open(len(other.x_sum))
         if other._xx is None:

@@ -11,6 +11,7 @@ from mtlens.arrays import FloatArray
 from mtlens.theory.inputs import float64, task_list, task_weights
 from mtlens.theory.linear import solve
 from mtlens.theory.solving import Problem, problem_of, single_losses
+from mtlens.theory.spectral import numerical_rank
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def greedy_bound(Xs: Any, ys: Any, *, starts: int = 10, seed: int = 0) -> Greedy
     problem = problem_of(Xs, ys, task_weights(None, len(Xs), "greedy_bound", np), np.zeros(len(Xs)))
     residual = float(single_losses(problem).sum())
 
+    problem = _orthonormal_rows(problem)
     width = problem.width
     left = np.eye(width)  # orthonormal basis of the directions not taken yet
     directions, gains = np.zeros((width, width)), np.zeros(width)
@@ -85,18 +87,43 @@ def _best_direction(problem: Problem, left: FloatArray, starts: int, seed: int) 
     return w / length if length > 0 else left[:, 0]
 
 
+def _orthonormal_rows(problem: Problem) -> Problem:
+    """Every task in an orthonormal basis of its columns: as many rows as its rank, the labels' part inside."""
+    Xs, ys = [], []
+    for X, y in zip(problem.Xs, problem.ys, strict=True):
+        size = np.linalg.norm(X, axis=0)
+        U, s, _ = np.linalg.svd(X / np.where(size > 0, size, 1.0), full_matrices=False)
+        U = U[:, : numerical_rank(s, X.shape)]
+        Xs.append(U.T @ X)
+        ys.append(U.T @ y)
+    return _emptied(replace(problem, Xs=Xs, ys=ys))
+
+
+def _emptied(problem: Problem) -> Problem:
+    """Tasks without a row left get one of zeros, which explains nothing."""
+    Xs = [X if len(X) else np.zeros((1, problem.width)) for X in problem.Xs]
+    ys = [y if len(y) else np.zeros(1) for y in problem.ys]
+    return replace(problem, Xs=Xs, ys=ys)
+
+
 def _explained_and_removed(problem: Problem, w: FloatArray) -> tuple[float, Problem]:
-    """The energy that direction ``w`` explains, and the tasks with ``X_i w`` projected off."""
-    gain, Xs = 0.0, []
+    """The energy that direction ``w`` explains, and the tasks with ``X_i w`` projected off.
+
+    Projecting takes the row along ``X_i w`` away instead of leaving rounding in its place, which would pass for inputs:
+    a task with as many directions taken as it has rows is exhausted, exactly.
+    """
+    gain, Xs, ys = 0.0, [], []
     for X, y in zip(problem.Xs, problem.ys, strict=True):
         z = X @ w
         noise = np.finfo(np.float64).eps * max(X.shape) * np.linalg.norm(np.abs(X) @ np.abs(w))
-        if (length := np.linalg.norm(z)) > noise:
-            z = z / length
-            gain += float(z @ y) ** 2
-            X = X - np.outer(z, z @ X)
+        if np.linalg.norm(z) > noise:
+            turn = np.linalg.qr(z[:, None], mode="complete")[0].T  # its first row is along z
+            X, y = turn @ X, turn @ y
+            gain += float(y[0]) ** 2
+            X, y = X[1:], y[1:]
         Xs.append(X)
-    return gain, replace(problem, Xs=Xs)
+        ys.append(y)
+    return gain, _emptied(replace(problem, Xs=Xs, ys=ys))
 
 
 def _without(left: FloatArray, w: FloatArray) -> FloatArray:

@@ -74,8 +74,9 @@ def _head(B: Numbers, X: Numbers, y: Numbers, ridge: float, xp: Any) -> Numbers:
     if ridge > 0:
         eye = xp.eye(X.shape[1], dtype=X.dtype, device=X.device) * float(np.sqrt(ridge))
         X, y = xp.cat([X, eye]), xp.cat([y, y.new_zeros(X.shape[1])])
-    scale = column_scales(X, B)
-    return xp.linalg.pinv(X @ B / scale) @ y / scale
+    scale, floor = column_scales(X, B)
+    cut = np.finfo(np.float64).eps * max(X.shape[0], B.shape[1])
+    return xp.linalg.pinv(X @ B / scale, atol=floor, rtol=cut) @ y / scale
 
 
 def _weighted(alpha: Numbers, Xs: Sequence[Numbers], ys: Sequence[Numbers], coef: Numbers) -> Numbers:

@@ -33,18 +33,30 @@ def numbers_of(*values: Any) -> Any:
 def float64(value: Any, xp: Any, like: Any = None) -> Numbers:
     """``value`` as float64 numbers of ``xp``, on the device of ``like`` when that is a tensor."""
     if xp is np:
-        return np.asarray(value, dtype=np.float64)
+        return _real(value)
     if is_tensor(value):
         return value.to(xp.float64)
     device = like.device if is_tensor(like) else None
-    return xp.as_tensor(np.asarray(value, dtype=np.float64), device=device)
+    return xp.as_tensor(_real(value), device=device)
+
+
+def _real(value: Any) -> FloatArray:
+    """``value`` as float64; what is no array of real numbers (texts, ragged lists, complex numbers) is refused."""
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind != "c":
+            return np.asarray(found, dtype=np.float64)
+        problem = "complex numbers"
+    except (TypeError, ValueError) as error:
+        problem = str(error)
+    raise InputError(f"the theory works on real numbers in rows of one length, found {problem}. Convert them first.")
 
 
 def to_numpy(value: Any) -> FloatArray:
     """A float64 numpy copy or view of any numbers, cut off from every gradient."""
     if is_tensor(value):
         value = value.detach().cpu().numpy()
-    return np.asarray(value, dtype=np.float64)
+    return _real(value)
 
 
 def scalar(value: Numbers) -> Any:

@@ -49,8 +49,8 @@ def linear_optimum(
     """
     where = "linear_optimum"
     rank = whole_rank(rank, where)
-    if starts < 1:
-        raise InputError(f"{where} needs at least one start, found starts={starts!r}.")
+    if not isinstance(starts, (int, np.integer)) or starts < 1:
+        raise InputError(f"{where} needs a whole number and at least one start, found starts={starts!r}.")
     Xs, ys, xp = task_list(Xs, ys, where)
     alpha = task_weights(weights, len(Xs), where, xp, Xs[0])
     problem = problem_of(Xs, ys, alpha, task_ridges(ridge, len(Xs), where))

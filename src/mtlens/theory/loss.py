@@ -12,6 +12,7 @@ from mtlens.theory.inputs import (
     float64,
     is_tensor,
     numbers_of,
+    plain,
     refuse_not_finite,
     scalar,
     task_list,
@@ -56,30 +57,37 @@ def explained_energy(B: Any, Xs: Any, ys: Any, weights: Any = None) -> Any:
 
 def project(X: Numbers, B: Numbers, y: Numbers, xp: Any) -> Numbers:
     """The part of ``y`` ``(m,)`` in the column span of ``X B`` ``(m, r)``."""
-    return project_onto(X @ B / column_scales(X, B), y, xp)
+    scale, floor = column_scales(X, B)
+    return project_onto(X @ B / scale, y, xp, floor)
 
 
-def project_onto(Z: Numbers, y: Numbers, xp: Any) -> Numbers:
-    """The part of ``y`` ``(m,)`` in the column span of ``Z`` ``(m, r)``; directions at rounding level do not count."""
+def project_onto(Z: Numbers, y: Numbers, xp: Any, floor: float = 0.0) -> Numbers:
+    """The part of ``y`` ``(m,)`` in the column span of ``Z`` ``(m, r)``; directions at rounding level do not count.
+
+    Rounding is what is below ``max(m, r)`` epsilons of the largest singular value, or below ``floor``.
+    """
     if xp is not np:
-        return Z @ (xp.linalg.pinv(Z) @ y)
+        cut = np.finfo(np.float64).eps * max(Z.shape)
+        return Z @ (xp.linalg.pinv(Z, atol=floor, rtol=cut) @ y)
     U, s, _ = np.linalg.svd(Z, full_matrices=False)
-    U = U[:, s > s.max(initial=0.0) * max(Z.shape) * np.finfo(np.float64).eps]
+    U = U[:, s > max(s.max(initial=0.0) * max(Z.shape) * np.finfo(np.float64).eps, floor)]
     return U @ (U.T @ y)
 
 
-def column_scales(X: Numbers, B: Numbers) -> Numbers:
-    """``(r,)`` lengths of the columns of ``X B``; infinite for one that is zero up to rounding. Without gradient.
+def column_scales(X: Numbers, B: Numbers) -> tuple[Numbers, float]:
+    """``(r,)`` lengths of the columns of ``X B``, infinite for one that is zero up to rounding; and what is rounding.
 
     Dividing by them keeps the small columns of a module with columns of very different size. What is rounding is judged
-    entry by entry (``eps * |X| |B|``), so that features on very different scales do not count as zero.
+    entry by entry (``eps * |X| |B|``), so that features on very different scales do not count as zero. The second
+    number is how far rounding may move the columns once they have length one: smaller singular values mean nothing.
+    Neither carries gradient.
     """
     if is_tensor(X):
         X, B = X.detach(), B.detach()
     noise = np.finfo(np.float64).eps * max(X.shape) * _lengths(abs(X) @ abs(B))
     lengths = _lengths(X @ B)
     lengths[lengths <= noise] = float("inf")
-    return lengths
+    return lengths, plain(_lengths(noise / lengths))
 
 
 def _lengths(Z: Numbers) -> Numbers:

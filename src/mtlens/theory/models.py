@@ -57,14 +57,20 @@ def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
     return solve_least_squares(X, labels, plain(ridge), xp)
 
 
-def solve_least_squares(X: Numbers, y: Numbers, ridge: float, xp: Any) -> Numbers:
-    """The same without checks, numpy or torch; y ``(m,)`` or ``(m, k)``."""
+def solve_least_squares(X: Numbers, y: Numbers, ridge: float, xp: Any, floor: float = 0.0) -> Numbers:
+    """The same without checks, numpy or torch; y ``(m,)`` or ``(m, k)``.
+
+    ``floor``: singular values up to this count as zero, too, where numpy solves without ridge.
+    """
     if xp is not np:
         if ridge == 0:
             return xp.linalg.pinv(X) @ y
         return xp.linalg.solve(X.T @ X + ridge * xp.eye(X.shape[1], dtype=X.dtype, device=X.device), X.T @ y)
     if ridge == 0:
-        return np.linalg.lstsq(X, y, rcond=np.finfo(np.float64).eps * max(X.shape))[0]
+        cut = np.finfo(np.float64).eps * max(X.shape)
+        if floor > 0.0:  # lstsq takes a share of the largest singular value only
+            cut = max(cut, floor / max(float(np.linalg.norm(X, 2)), np.finfo(np.float64).tiny))
+        return np.linalg.lstsq(X, y, rcond=cut)[0]
     # Through the SVD of X, not X^T X: the normal equations would square the condition number.
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     return Vt.T @ ((s / (s**2 + ridge)) * (U.T @ y).T).T

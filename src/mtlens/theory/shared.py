@@ -98,7 +98,7 @@ def equal_covariance_module(
     Xs: list[FloatArray], ys: list[FloatArray], alpha: FloatArray, rank: int
 ) -> tuple[FloatArray, float]:
     """Module ``(d, rank)`` and excess for tasks whose covariances are proportional; nothing is checked."""
-    sizes = np.array([np.linalg.norm(X) for X in Xs])
+    sizes = np.array([np.linalg.norm(X) or 1.0 for X in Xs])
     _, D, Vt = _thin_svd(Xs[0] / sizes[0])
     parts = [(Vt @ ((X / size).T @ y)) / D for X, y, size in zip(Xs, ys, sizes, strict=True)]  # U_i^T y_i
     return _leading_module(np.column_stack(parts), alpha, D, Vt, rank)

@@ -85,8 +85,8 @@ def best_heads(B: FloatArray, problem: Problem) -> FloatArray:
     """``(r, k)`` heads that minimise every task's penalised loss for a given module ``(d, r)``, minimum norm."""
     heads = []
     for X, y in zip(*problem.penalised(), strict=True):
-        scale = column_scales(X, B)
-        heads.append(solve_least_squares(X @ B / scale, y, 0.0, np) / scale)
+        scale, floor = column_scales(X, B)
+        heads.append(solve_least_squares(X @ B / scale, y, 0.0, np, floor) / scale)
     return np.column_stack(heads)
 
 

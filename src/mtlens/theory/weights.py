@@ -48,7 +48,11 @@ def svd_weights(
     where = "svd_weights"
     rank = whole_rank(rank, where)
     X, Y, _ = shared_labels(X, Y, where, "svd_weights_separate")
-    _refuse_rank(rank, Y.shape[1], where)
+    if rank > Y.shape[1]:
+        raise InputError(
+            f"{where}: rank={rank} is more than the {Y.shape[1]} tasks given, so only {Y.shape[1]} directions exist. "
+            f"Use 1 <= rank <= {Y.shape[1]}."
+        )
     _refuse_normalise(normalise, where)
     if scale_labels:
         X, Y = X - X.mean(0), _unit_labels(Y - Y.mean(0), Y, where)
@@ -74,7 +78,7 @@ def svd_weights_separate(
     Args:
         Xs: k matrices ``(m_i, d)`` over one feature space.
         ys: k label vectors; NaN rows are dropped.
-        rank: ``1 <= rank <= k``.
+        rank: the r of the shared module; from the number of tasks on, every task counts with its whole length.
         ridge: rho for every task, added to ``C_i``. None: each task's own, by leave-one-out error.
         normalise: ``"mean"`` for weights of mean 1, or None.
 
@@ -90,7 +94,6 @@ def svd_weights_separate(
     where = "svd_weights_separate"
     rank = whole_rank(rank, where)
     Xs, ys, xp = task_list(Xs, ys, where)
-    _refuse_rank(rank, len(Xs), where)
     _refuse_normalise(normalise, where)
     if ridge is not None and not (np.isfinite(ridge) and ridge >= 0):
         raise InputError(f"{where} needs ridge >= 0 or None (chosen from the data), found ridge={ridge!r}.")
@@ -160,14 +163,6 @@ def _unit_labels(centred: Numbers, raw: Numbers, where: str) -> Numbers:
             "Leave that task out, or use scale_labels=False."
         )
     return centred / lengths
-
-
-def _refuse_rank(rank: int, count: int, where: str) -> None:
-    if rank > count:
-        raise InputError(
-            f"{where}: rank={rank} is more than the {count} tasks given, so only {count} directions exist. "
-            f"Use 1 <= rank <= {count}."
-        )
 
 
 def _refuse_normalise(normalise: object, where: str) -> None:

@@ -57,7 +57,7 @@ def unknown(what: str, name: object, known: Iterable[str], where: str = "") -> U
 
 
 def _plural(what: str) -> str:
-    if what.endswith("y"):
+    if what.endswith("y") and not what.endswith(("ay", "ey", "oy")):
         return f"{what[:-1]}ies"
     return f"{what}es" if what.endswith("s") else f"{what}s"
 

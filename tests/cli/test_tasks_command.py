@@ -74,3 +74,15 @@ def test_hostile_names_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text('x,"\x1b[2J<script>"\n1,0\n2,1\n3,0\n')
     done = mtlens("tasks", "d.csv", "--targets", "\x1b[2J<script>", cwd=tmp_path)
     assert done.returncode == 0 and "\x1b" not in done.stdout and "<script>" in done.stdout
+    (tmp_path / "d.csv").write_text('x,"\x1b[2J\nz"\n1,0\n2,1\n3,0\n')
+    done = mtlens("tasks", "d.csv", "--targets", "q", cwd=tmp_path)
+    assert done.returncode == 2 and "\x1b" not in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_labels_near_the_largest_number_give_valid_json(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("x,y\n" + "".join(f"{i},{(i - 15) * 1e307}\n" for i in range(31)))
+    done = mtlens("tasks", "d.csv", "--json", cwd=tmp_path)
+    labels = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(word))["tasks"][0]["labels"]
+    assert (
+        labels["high"] == 1.5e308 and abs(labels["mean"]) < 1e295 and labels["sd"] == pytest.approx(8.94e307, rel=1e-3)
+    )

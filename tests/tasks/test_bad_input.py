@@ -30,6 +30,10 @@ def written(folder: Path, name: str, content: bytes | str) -> Path:
         ("a.csv", "", FileError, "is empty"),
         ("a.csv", "\n\n\n", FileError, "only empty lines"),
         ("a.csv", "x,y\n", InputError, r"header \(x, y\) and no rows"),
+        ("a.csv", "x,y", InputError, r"header \(x, y\) and no rows"),
+        ("a.csv", "x,y\n1,0\n2,1\n".encode("utf-16-le"), FileError, "zero bytes, so it is not UTF-8"),
+        ("a.csv", "x,y\n" + f"1,{10**400}\n" * 3, InputError, "label of row 0 is infinite"),
+        ("a.toml", "", FileError, r"is empty \(0 bytes\)\. It needs tasks"),
         ("a.csv", "x,y\n1,2\n3\n", InputError, r"line 3 has 1 values where the first line has 2"),
         ("a.csv", "x,y\n1,2\n3,4,5\n", InputError, r"line 3 has 3 values where the first line has 2"),
         (
@@ -77,7 +81,7 @@ def test_a_folder_and_strange_paths_are_refused(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.raises(FileError, match="is a folder"):
         read_tasks(folder)
-    for path in ("nowhere", "x" * 5000 + ".csv", "a\0b.csv", ""):
+    for path in ("nowhere", "x" * 5000, "x" * 5000 + ".csv", "a\0b.csv", ""):
         with pytest.raises(MtlensError):
             read_tasks(path)
 
@@ -105,12 +109,19 @@ def test_an_unknown_target_is_named_with_a_guess(tmp_path: Path) -> None:
         (lambda: Task("t", [[1.0], [2.0]], [0, 1], metric="roc"), "no metric named 'roc'"),
         (lambda: Task("t", [[1.0], [2.0]], [0.5, 1.5], metric="roc_auc"), "scores binary"),
         (lambda: Task("t", [[1.0], [2.0]], [0, 1], weight=[-1, 2]), "weights must be finite"),
-        (lambda: Task("t", [[1.0], [2.0]], [0, 1], class_weight={"2": 1.0}), "no class named '2'"),
+        (lambda: Task("t", [[1.0], [2.0]], [0, 1], weight=["a", "b"]), "sample weights must be numbers"),
+        (lambda: Task("t", [[1.0], [2.0]], [0, 1], class_weight={"2": 1.0}), r"no class named '2'.*\(classes: 0, 1\)"),
+        (lambda: Task("t", [[1.0], [2.0]], [0, 1], class_weight={"1": -1.0}), "weight of class 1 is -1"),
+        (lambda: Task("t", [[1.0], [2.0]], [0, 1], class_weight={"1": np.nan}), "weight of class 1 is nan"),
+        (lambda: Task("t", [[1.0], [2.0]], [10**400, 1]), "label of row 0 is infinite"),
+        (lambda: Task("t", [[10**400], [2]], [0, 1]), "too large for a float"),
+        (lambda: Task("t", {"a": [10**400, 2]}, [0, 1]), "column 'a' holds a whole number too large"),
         (lambda: Task("t", [[1.0], [2.0]], [0.5, 1.5], class_weight="balanced"), "class weights need classes"),
         (lambda: Task("t", [[1.0], [2.0]], [0, 1], split=["train", "dev"]), "split holds"),
         (lambda: Task("t", {"a": [1j, 2j]}, [0, 1]), "complex"),
         (lambda: Task("t", object(), [0, 1]), "X is a object"),
         (lambda: TaskSet([]), "at least one task"),
+        (lambda: TaskSet([np.eye(2)]), "a TaskSet holds Tasks, found array"),  # type: ignore[list-item]
         (lambda: TaskSet([Task("t", [[1.0], [2.0]], [0, 1])] * 2), "two tasks are named 't'"),
         (lambda: read_tasks({"words": np.array(["a"])}), "no array of inputs"),
         (lambda: read_tasks({"X": np.eye(3), "Y": np.eye(4)}), "one row each"),
@@ -179,6 +190,21 @@ def test_wrong_widths_across_tasks_are_refused(tmp_path: Path) -> None:
     spec = written(tmp_path, "s.toml", "".join(f'[[task]]\nname="{n}"\npath="{n}.npz"\n' for n in "ab"))
     with pytest.raises(InputError, match="task 'a' has 3 numbers a row, task 'b' has 4 numbers a row"):
         read_tasks(spec)
+    both = {
+        f"{what}_{n}": value for n, w in (("a", 3), ("b", 4)) for what, value in (("X", np.eye(w)), ("y", range(w)))
+    }
+    np.savez(tmp_path / "both.npz", **both)
+    with pytest.raises(InputError, match="task 'a' has 3 numbers a row, task 'b' has 4 numbers a row"):
+        read_tasks(tmp_path / "both.npz")
+
+
+def test_a_parquet_column_of_no_use_is_named(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"x": [1.0, 2.0], "tags": [["a"], ["b"]], "y": [0, 1]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet: column 'tags' holds list.*neither a number nor a text"):
+        read_tasks(tmp_path / "a.parquet")
 
 
 def test_names_are_just_names(tmp_path: Path) -> None:

@@ -92,6 +92,11 @@ def test_values_as_training_reads_them(tmp_path: Path) -> None:
         assert found[name] == task.X[name].tolist()
 
 
+def test_decimal_commas_as_training_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a;b\n1,5;x\nNA;y\n-2;z\n")
+    assert whole(tmp_path / "t.csv", 2, {"a": "number"}) == {"a": [1.5, None, -2.0], "b": ["x", "y", "z"]}
+
+
 def test_npz(tmp_path: Path) -> None:
     X = np.arange(12.0).reshape(6, 2)
     np.savez(tmp_path / "x.npz", X=X, feature_names=["a", "b"], id=np.arange(6))

@@ -102,6 +102,26 @@ def test_quotes_newlines_and_a_byte_order_mark(tmp_path: Path) -> None:
     assert task.X["text"].tolist() == ['a, "b"\nc', "d", "plain words here"]
 
 
+def test_decimal_commas_are_numbers_where_commas_do_not_separate(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;y\n1,5;7;0,25\n-2,25;NA;1\n,5;1e3;-3,5\n")
+    tasks = read_tasks(path)
+    assert tasks["t"].kind == "regression" and tasks["t"].y.tolist() == [0.25, 1.0, -3.5]
+    assert np.array_equal(tasks["t"].X, [[1.5, 7], [-2.25, np.nan], [0.5, 1000]], equal_nan=True)
+    assert "semicolon-separated, header found, decimal commas" in tasks.found[0]
+    path.write_text('a,x,y\n"1,500",1,0\n"2,000",2,1\n')  # thousands, or not: nobody knows
+    assert read_tasks(path)["t"].X.kinds == {"a": "category", "x": "number"}
+
+
+def test_what_tables_write_where_a_value_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    spelled = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL"]
+    path.write_text("a,b,y\n1,2,no\n2,3,yes\n" + "".join(f"{s},4,{s}\n" for s in spelled) + "None,4,None\n")
+    task = read_tasks(path)["t"]
+    assert np.isnan(task.X[2:, 0]).all() and task.classes == ("None", "no", "yes")
+    assert task.labelled.tolist() == [True, True, *[False] * len(spelled), True]
+
+
 def test_tab_separated_texts_are_read_without_quoting(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     texts = ['he said "no', "", "NA", "1984", 'a\u2028b "', "x\x0by"]
@@ -114,7 +134,7 @@ def test_tab_separated_texts_are_read_without_quoting(tmp_path: Path) -> None:
     assert tasks["t"].X["text"].tolist() == ["a b", "c"] and "carriage returns" in tasks.found[1]
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32"])
 def test_other_encodings(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes("x,label\n1,né\n2,ja\n".encode(encoding))
@@ -285,6 +305,12 @@ def test_arrays_in_every_layout() -> None:
     assert images["labels"].X.dtype == np.uint8 and images["labels"].ids is not None
     targets = read_tasks({"X": X, "Y": np.stack([y, y + 1], 1), "target_names": ["p", "q"]})
     assert [task.kind for task in targets] == ["regression", "regression"]
+
+
+def test_labels_of_a_data_frame_keep_their_names() -> None:
+    labels = pd.DataFrame({"stars": [1.5, 2.5, 3.5], "sold": [0, 1, 0]})
+    assert TaskSet.from_arrays(np.eye(3), labels).names == ("stars", "sold")
+    assert TaskSet.from_arrays(np.eye(3), labels, names=["a", "b"]).names == ("a", "b")
 
 
 def test_missing_values_of_a_data_frame_and_infinity(frame: pd.DataFrame) -> None:

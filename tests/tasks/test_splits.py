@@ -193,6 +193,17 @@ def test_a_small_class_gets_its_least_in_every_part_or_is_refused_with_counts() 
     assert Splits(0, least=4).too_small(tasks) == {}
 
 
+@pytest.mark.parametrize(("scheme", "positives"), [("repeated", 25), ("kfold", 30)])
+def test_groups_that_leave_little_room_are_still_split(scheme: str, positives: int) -> None:
+    group = np.arange(300) // 2  # the positives come in pairs: no part can get its five exactly
+    task = Task("t", noise(300), (np.arange(300) < positives).astype(float), group=group)
+    for seed in range(5):
+        for index in range(5):
+            made = Splits(seed, scheme, outer=5).assign(TaskSet([task]), index)  # type: ignore[arg-type]
+            assert_together(made, {"t": group})
+            assert all((made["t"].y[made["t"].split == part] == 1).sum() >= 5 for part in PARTS)
+
+
 def test_groups_that_make_it_impossible_are_refused_with_the_counts() -> None:
     y = np.arange(60) % 2
     task = Task("t", noise(60), y, group=np.where(y == 1, "one", np.arange(60).astype(str)))

@@ -56,6 +56,11 @@ for _command in (diagnose, fit, init, plan, predict, report, reproduce, show, st
     _add(_command)
 
 
+def _one_line(message: str) -> str:
+    """The message with control characters spelled out: a column's name cannot break the line or move the cursor."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
+
+
 def main() -> None:
     """Entry point: a user's mistake ends in one sentence on stderr and exit status 2 (1 for a failure of ours)."""
     from mtlens.errors import MtlensError, TrainingError
@@ -66,7 +71,7 @@ def main() -> None:
     try:
         app()
     except MtlensError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {_one_line(str(error))}\n")
         raise SystemExit(1 if isinstance(error, TrainingError) else 2) from None
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

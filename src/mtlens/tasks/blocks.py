@@ -32,6 +32,7 @@ from mtlens.tasks.files import (
     _whole_lines,
     checked_path,
     suffix_of,
+    with_points,
 )
 from mtlens.tasks.npz import read_npz
 from mtlens.tasks.table import ColumnKind, Table
@@ -149,7 +150,11 @@ def _delimited(path: Path, kinds: Mapping[str, ColumnKind], rows: int) -> Iterat
             )
             table = pacsv.read_csv(pa.BufferReader(block), read, parse, convert)
             skip = 0
-            yield _typed({name: table.column(name) for name in dialect.names}, kinds, path, done)
+            columns = {name: table.column(name) for name in dialect.names}
+            for name in dialect.names:
+                if kinds.get(name) == "number" and (points := with_points(columns[name], dialect.delimiter)):
+                    columns[name] = points
+            yield _typed(columns, kinds, path, done)
             done += table.num_rows
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
         raise _bad_rows(error, path, dialect.names, done) from error

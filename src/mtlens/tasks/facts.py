@@ -91,7 +91,8 @@ def _scan(X: Array) -> tuple[int, list[int]]:
 def _labels(task: Task) -> dict[str, Any]:
     y = task.y[task.labelled]
     if task.kind == "regression":
-        values = {"mean": y.mean(), "sd": y.std(), "low": y.min(), "high": y.max()}
+        unit = max(np.abs(y).max(), 1.0)  # squares of numbers near the largest float would overflow
+        values = {"mean": (y / unit).mean() * unit, "sd": (y / unit).std() * unit, "low": y.min(), "high": y.max()}
         return {what: float(value) for what, value in values.items()}
     counts = np.bincount(y.astype(np.int64), minlength=task.num_classes)
     return {str(label): int(count) for label, count in zip(task.classes, counts, strict=True)}

@@ -23,13 +23,14 @@ from mtlens.errors import FileError, InputError
 from mtlens.tasks.table import Table
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
-NULLS = ["", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "null", "NULL", "None"]
+NULLS = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None"]
 
 _BLOCK = 1 << 24  # bytes parsed at once on the fast path
 _HEAD = 1 << 18  # bytes looked at to find out delimiter, header and kinds
 _FEWEST_UNPACKED = 1 << 30  # every .gz may unpack to 1 GiB; a larger one to 100 times its own size
 _MOST_RATIO = 100
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_COMMA_NUMBER = r"^\s*[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?\s*$"
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 
 
@@ -69,7 +70,8 @@ def checked_path(path: str | Path) -> Path:
             near = sorted(p.name for p in path.parent.glob(f"{path.stem[:3]}*"))[:5] if path.parent.is_dir() else []
             raise FileError(f"there is no file {path}." + (f" Near it: {', '.join(near)}." if near else ""))
         if path.stat().st_size == 0:
-            raise FileError(f"{path} is empty (0 bytes). It needs a header line and rows.")
+            needs = "tasks" if path.suffix.lower() == ".toml" else "a header line and rows"
+            raise FileError(f"{path} is empty (0 bytes). It needs {needs}.")
     except FileError:
         raise
     except (OSError, ValueError) as error:  # too long a name, a NUL character, no permission
@@ -147,7 +149,7 @@ def _read_parquet(path: Path) -> Columns:
     _refuse_repeats(names, path)
     if not table.num_rows:
         raise InputError(f"{path} has {len(names)} columns and no rows. A task needs labelled rows.")
-    columns = {name: _column_of(table.column(name)) for name in names}
+    columns = {name: _named_column(table.column(name), name, path) for name in names}
     return Columns(Table(columns), f"{path.name}: {table.num_rows} rows x {len(names)} columns (Parquet)")
 
 
@@ -177,7 +179,7 @@ def _read_delimited(path: Path, layout: Layout) -> Columns:
         text = _decoded(source.all(), encoding, path, 0)
     dialect = _dialect(text[:_HEAD], path, layout)
     notes: list[str] = []
-    table = None
+    table, commas = None, False
     if encoding == "utf-8" and ('"' not in text or not set(layout.apart) & set(dialect.names)):
         table = _read_numbers(source, dialect, layout, _whole_lines(head))
     if table is None:
@@ -185,17 +187,21 @@ def _read_delimited(path: Path, layout: Layout) -> Columns:
         if not dialect.quote and b"\n" in data and re.search(rb"\r(?!\n)", data):
             data = re.sub(rb"\r(?!\n)", b" ", data)
             notes.append(f"{path.name}: carriage returns inside lines were read as spaces")
-        table = _read_any(data, dialect, layout, path)
+        table, commas = _read_any(data, dialect, layout, path)
     if not table.num_rows:
         raise InputError(f"{path} has a header ({', '.join(dialect.names[:8])}) and no rows. A task needs rows.")
     written = "no header: columns are named c0, c1, ..." if not dialect.header else "header found"
     how = f"{_DELIMITERS.get(dialect.delimiter, repr(dialect.delimiter))}-separated, {written}"
     if encoding != "utf-8":
         how += f", {encoding}"
+    if commas:
+        how += ", decimal commas"
     return Columns(table, f"{path.name}: {table.num_rows} rows x {len(dialect.names)} columns ({how})", tuple(notes))
 
 
 def _encoding(head: bytes) -> str:
+    if head[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
+        return "utf-32"
     return "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
 
 
@@ -221,12 +227,17 @@ def _whole_lines(head: bytes) -> bytes:
 
 
 def _dialect(text: str, path: Path, layout: Layout) -> _Dialect:
+    if "\0" in text:
+        raise FileError(
+            f"{path} holds zero bytes, so it is not UTF-8 text. Save it as UTF-8, or state its encoding in a SPEC, for "
+            "example encoding = 'utf-16-le'."
+        )
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if not lines:
         raise FileError(f"{path} holds only empty lines. It needs a header line and rows.")
     tabs = suffix_of(path) == ".tsv"
     delimiter = layout.delimiter or ("\t" if tabs and "\t" in lines[0] else _found_delimiter(lines[:50]))
-    if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
+    if len(delimiter) != 1 or delimiter in '"\r\n\0' or not delimiter.isascii():
         raise InputError(f"{path}: the delimiter is {delimiter!r}; it must be one ASCII character, such as ',' or ';'.")
     quote = layout.quote
     if quote is None:  # tab-separated files are written without quotes, unless even their header is in quotes
@@ -367,10 +378,13 @@ def _empty_to_null(column: Any) -> Any:
     return pc.if_else(pc.equal(column, ""), None, column)
 
 
-def _read_any(data: bytes, dialect: _Dialect, layout: Layout, path: Path) -> Table:
+def _read_any(data: bytes, dialect: _Dialect, layout: Layout, path: Path) -> tuple[Table, bool]:
+    """All columns, each with the type that fits it, and whether any was written with decimal commas."""
     import pyarrow as pa
     from pyarrow import csv as pacsv
 
+    if b"\n" not in data and b"\r" not in data:
+        data += b"\n"  # pyarrow takes a header without a line end for half a row
     read = pacsv.ReadOptions(
         column_names=list(dialect.names), skip_rows_after_names=int(dialect.header), block_size=_block_size(data)
     )
@@ -381,15 +395,33 @@ def _read_any(data: bytes, dialect: _Dialect, layout: Layout, path: Path) -> Tab
         table = pacsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
     except (pa.ArrowException, UnicodeDecodeError, ValueError, OverflowError) as error:
         raise _parse_error(error, data, dialect, path) from error
-    columns = {}
+    columns, commas = {}, False
     for name in dialect.names:
         column = table.column(name)
+        if name not in types and name not in layout.apart and (points := with_points(column, dialect.delimiter)):
+            column, commas = points, True
         if pa.types.is_string(column.type) and name not in types and name not in layout.apart:
             _refuse_numbers_with_text(column, name, path, dialect)
         if pa.types.is_binary(column.type):
             raise _not_utf8(data, path)
         columns[name] = _column_of(column, whole=name in layout.apart)
-    return Table(columns)
+    return Table(columns), commas
+
+
+def with_points(column: Any, delimiter: str) -> Any | None:
+    """A text column of numbers, some written with a decimal comma, as numbers; None for any other column.
+
+    Not in comma-separated files: there a comma inside quotes may as well separate thousands.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if delimiter == "," or not pa.types.is_string(column.type):
+        return None
+    known = pc.if_else(pc.is_in(column, value_set=pa.array(NULLS)), None, column)
+    if not pc.all(pc.match_substring_regex(known, _COMMA_NUMBER), min_count=1).as_py():
+        return None
+    return pc.replace_substring(pc.utf8_trim_whitespace(known), ",", ".").cast(pa.float64())
 
 
 def _block_size(data: bytes) -> int:
@@ -447,6 +479,13 @@ def _refuse_numbers_with_text(column: Any, name: str, path: Path, dialect: _Dial
         f"{row + 1 + dialect.header}. Correct it or leave it empty; if the column is a category, list it under "
         f"categories in a SPEC."
     )
+
+
+def _named_column(column: Any, name: str, path: Path) -> Array:
+    try:
+        return _column_of(column)
+    except (FileError, InputError) as error:
+        raise type(error)(f"{path}: column {name!r} {str(error).removeprefix('a column ')}") from error
 
 
 def _column_of(column: Any, *, whole: bool = False) -> Array:

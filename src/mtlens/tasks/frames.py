@@ -41,6 +41,8 @@ def _is_frame(X: Any) -> bool:
 def _as_array(X: Any, where: str) -> Array:
     try:
         return np.asarray(X)
+    except OverflowError as error:
+        raise InputError(f"{where}: X holds a number too large for a float ({error}).") from error
     except ValueError as error:
         raise InputError(f"{where}: X is ragged ({error}). Give every row the same number of values.") from error
 
@@ -51,6 +53,8 @@ def _from_array(X: Array, where: str) -> Array | Table:
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
+        except OverflowError as error:
+            raise InputError(f"{where}: X holds a whole number too large for a float. Divide it first.") from error
         except (TypeError, ValueError):
             if X.ndim != 2:
                 raise InputError(f"{where}: X holds things that are not numbers, in shape {X.shape}.") from None
@@ -94,7 +98,7 @@ def table_from(X: Any, where: str) -> Table:
             f"{where}: X is a {type(X).__name__}. Give an array, a list of texts, a dict of columns or a data frame."
         ) from error
     except (ValueError, nw.exceptions.NarwhalsError) as error:  # such as a column name that occurs twice
-        raise InputError(f"{where}: the data frame cannot be read: {error}") from error
+        raise InputError(f"{where}: the data frame cannot be read: {' '.join(str(error).split())}") from error
     return Table({str(name): _column(values, f"{where}, column {name!r}") for name, values in columns.items()})
 
 
@@ -121,7 +125,10 @@ def _column(values: Any, where: str) -> Array:
     entries = column.astype(object)
     gone = [is_missing(value) for value in entries]
     if all(g or isinstance(v, (int, float, np.number, np.bool_)) for v, g in zip(entries, gone, strict=True)):
-        return np.array([np.nan if g else float(v) for v, g in zip(entries, gone, strict=True)])
+        try:
+            return np.array([np.nan if g else float(v) for v, g in zip(entries, gone, strict=True)])
+        except OverflowError as error:
+            raise InputError(f"{where} holds a whole number too large for a float. Divide it first.") from error
     texts = [None if g else v if isinstance(v, str) else str(v) for v, g in zip(entries, gone, strict=True)]
     return np.array(texts, dtype=object)
 

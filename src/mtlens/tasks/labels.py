@@ -72,10 +72,18 @@ def _values(raw: Array) -> tuple[Array, Array]:
     present = entries[~missing]
     if all(isinstance(e, (int, float, np.number, bool, np.bool_)) for e in present):
         numbers = np.full(len(entries), np.nan)
-        numbers[~missing] = present.astype(np.float64)
+        numbers[~missing] = [_float(e) for e in present]
         return numbers, missing
     texts = np.array([None if gone else str(e) for e, gone in zip(entries, missing, strict=True)], dtype=object)
     return texts, missing
+
+
+def _float(number: Any) -> float:
+    """The number; a whole one beyond float64 is infinite, which is refused with its row."""
+    try:
+        return float(number)
+    except OverflowError:
+        return np.inf
 
 
 def _find_kind(distinct: Array, is_number: bool) -> tuple[Kind, str]:

@@ -141,15 +141,23 @@ def _from_data(given: Any, choices: Choices, layout: Layout) -> TaskSet:
     if not isinstance(given, (str, Path)):
         return _from_frame(given, choices)
     path = Path(given)
-    if suffix_of(path) not in SUFFIXES and not path.exists():
+    if suffix_of(path) not in SUFFIXES and not _exists(path):
         examples = ", ".join(EXAMPLES)
         raise FileError(f"there is no file {given!s:.200} and no example of that name (examples: {examples}).")
     part = _read_part(path, choices, layout)
     if part.bundle is not None:
         tasks, line = tasks_from_bundle(part.bundle, choices, path.name)
+        _refuse_different_widths(tasks)
         return TaskSet(tasks, found=[line])
     tasks, found = _finished(part, None)
     return TaskSet(tasks, found=found)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long a name
+        return False
 
 
 def _from_frame(frame: Any, choices: Choices) -> TaskSet:

@@ -21,6 +21,7 @@ PARTS = ("train", "valid", "test")
 
 _NONE, _TRAIN, _VALID, _TEST = -1, 0, 1, 2
 _DRAWS = 25  # a draw that leaves a class short is repeated this often before it is refused
+_PATIENCE = 3  # every so many draws, a row more of every class is asked for: groups are rarely met exactly
 _BINS = 5  # regression labels are stratified by this many quantiles
 _MANY_GROUPS = 0.2  # above this share of units with several rows of one stratum, sizes decide the order
 _FEWEST_ROWS = 2  # of a regression task in a part: a score needs two different labels
@@ -116,6 +117,7 @@ class Splits:
         rows, problems = _Rows(tasks, self.duplicates, self.least), {}
         for attempt in range(_DRAWS):
             rng = np.random.default_rng([self.seed & (2**64 - 1), index, attempt])
+            rows.asked = self.least + attempt // _PATIENCE
             parts = make[scheme](rows, index, rng)
             problems = self._problems(tasks, parts)
             if not problems:
@@ -131,14 +133,28 @@ class Splits:
 
     def _kfold(self, rows: _Rows, index: int, rng: np.random.Generator) -> list[IntArray]:
         again, fold = divmod(index, self.outer)
-        # The partition must be the same for every fold of a round, so its stream does not know the fold.
-        partition = np.random.default_rng([self.seed & (2**64 - 1), again, _DRAWS])
-        everyone = np.arange(rows.num_units)
-        folds = _draw(rows, everyone, np.full(self.outer, 1 / self.outer), partition)
+        rest = np.flatnonzero(self._folds(rows, again) != fold)
         drawn = np.full(rows.num_units, _TEST)
-        rest = everyone[folds != fold]
         drawn[rest] = _draw(rows, rest, np.array([1 - self.valid, self.valid]), rng)
         return rows.spread(drawn)
+
+    def _folds(self, rows: _Rows, again: int) -> IntArray:
+        """The fold of each unit: the first of some partitions with ``least`` rows of every class in every fold.
+
+        It must be the same for every fold of a round, so its stream knows neither the fold nor the attempt.
+        """
+        if again in rows.folds:
+            return rows.folds[again]
+        asked, everyone = rows.asked, np.arange(rows.num_units)
+        classes = rows.counts[:, np.flatnonzero(rows.is_class)]
+        for draw in range(_DRAWS):
+            rng = np.random.default_rng([self.seed & (2**64 - 1), again, _DRAWS + draw])
+            rows.asked = self.least + draw // _PATIENCE
+            folds = _draw(rows, everyone, np.full(self.outer, 1 / self.outer), rng)
+            if all((classes[folds == fold].sum(axis=0) >= self.least).all() for fold in range(self.outer)):
+                break
+        rows.asked, rows.folds[again] = asked, folds
+        return folds
 
     def _time(self, rows: _Rows, index: int, rng: np.random.Generator) -> list[IntArray]:
         """Window ``index`` of ``outer`` is test; all before it is train, its last part valid; what comes after is out.
@@ -217,6 +233,8 @@ class _Rows:
     def __init__(self, tasks: TaskSet, duplicates: str, least: int = 0) -> None:
         self.tasks = tasks
         self.least = least
+        self.asked = least  # rows of every class that a draw tries to give every part
+        self.folds: dict[int, IntArray] = {}
         self.units = _units(tasks, duplicates)
         self.num_units = 1 + max(int(unit.max()) for unit in self.units)
         self.counts, self.is_class = self._strata()
@@ -346,7 +364,9 @@ def _draw(rows: _Rows, among: IntArray, shares: FloatArray, rng: np.random.Gener
     Each stratum keeps an account of how many rows every part still wants. Cost: one pass over the counts.
     """
     counts = rows.counts[among]
-    wants = _wants(counts.sum(axis=0), shares, np.where(rows.is_class, rows.least, 0))
+    totals, parts = counts.sum(axis=0), np.count_nonzero(shares)
+    enough = rows.is_class & (totals >= rows.least * parts)
+    wants = _wants(totals, shares, np.where(enough, np.minimum(rows.asked, totals // parts), 0))
     if len(counts.data) and (counts.data > 1).mean() > _MANY_GROUPS:
         part = _draw_groups(counts, wants, rng)
     else:
@@ -373,9 +393,9 @@ def _draw_strata(counts: Any, wants: FloatArray, shares: FloatArray, rng: np.ran
 
 
 def _wants(totals: FloatArray, shares: FloatArray, least: IntArray) -> FloatArray:
-    """``(strata, parts)`` rows that each part should get: its share, and ``least`` when there are enough for all."""
+    """``(strata, parts)`` rows that each part should get: its share, and at least ``least`` of a stratum."""
     wants = np.outer(totals, shares)
-    floor = np.where(totals >= least * np.count_nonzero(shares), least, 0)[:, None] * (shares > 0)
+    floor = least[:, None] * (shares > 0)
     raised = np.maximum(wants, floor)
     largest = int(np.argmax(shares))
     raised[:, largest] -= (raised - wants).sum(axis=1)
@@ -432,7 +452,7 @@ def _times(task: Task) -> FloatArray:
             numbers = time.astype("datetime64[us]").astype(np.int64).astype(np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"task {task.name!r}: time holds {time[0]!r}, which is neither a number nor an ISO date."
+                f"task {task.name!r}: time holds {str(time[0])!r}, which is neither a number nor an ISO date."
             ) from error
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])

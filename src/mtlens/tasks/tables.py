@@ -11,6 +11,7 @@ import numpy as np
 from mtlens.arrays import Array
 from mtlens.errors import InputError
 from mtlens.tasks.choices import Choices, looks_like_parts, parts_from, require, without
+from mtlens.tasks.files import NULLS
 from mtlens.tasks.frames import is_missing
 from mtlens.tasks.table import ColumnKind, Table
 from mtlens.tasks.task import Inputs, Task
@@ -19,7 +20,7 @@ LABEL_NAMES = ("label", "labels", "target", "y", "class")
 TEXT_NAMES = ("text", "text_a", "text_b", "sentence", "sentence1", "sentence2")
 _SPLIT_NAMES = ("split", "fold")
 _ID_NAMES = ("id", "ids", "row_id")
-_NO_LABEL = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+_NO_LABEL = frozenset(NULLS) - {"None"}  # "None" is a class in many a table
 
 
 def settled(table: Table, choices: Choices, where: str) -> tuple[Choices, list[str]]:

@@ -170,6 +170,9 @@ class TaskSet:
         self.source: Mapping[str, Any] | None = source  # arguments with which read_tasks reads them again
         if not self.tasks:
             raise InputError("a TaskSet needs at least one task, found none.")
+        for task in self.tasks:
+            if not isinstance(task, Task):
+                raise InputError(f"a TaskSet holds Tasks, found {task!r:.60}. Make one with Task(name, X, y).")
         seen: set[str] = set()
         for task in self.tasks:
             if task.name in seen:
@@ -191,9 +194,11 @@ class TaskSet:
         Args:
             X: ``(m, d)`` shared inputs.
             Y: ``(m, k)`` labels; NaN / None are missing.
-            names: k names; ``task_0 ...`` by default.
+            names: k names; by default the columns' names of a data frame, otherwise ``task_0 ...``.
             kind: one kind for all tasks, one each, or None to find out.
         """
+        if names is None and hasattr(Y, "columns"):
+            names = list(Y.columns)
         labels = np.asarray(Y)
         labels = labels[:, None] if labels.ndim == 1 else labels
         if labels.ndim != 2:
@@ -287,7 +292,10 @@ def _split_column(split: Any, name: str) -> Array | None:
 def _weights(weight: Any, name: str) -> FloatArray | None:
     if weight is None:
         return None
-    column = np.asarray(weight, dtype=np.float64)
+    try:
+        column = np.asarray(weight, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"task {name!r}: sample weights must be numbers ({error}).") from error
     if not np.isfinite(column).all() or (column < 0).any() or not (column > 0).any():
         raise InputError(f"task {name!r}: sample weights must be finite, not negative and not all zero.")
     return column
@@ -307,12 +315,22 @@ def _class_weights(given: Any, y: FloatArray, classes: tuple[Any, ...], where: s
         for label in by_text:
             if label not in map(str, classes):
                 raise unknown("class", label, map(str, classes), where)
-        each = np.array([by_text.get(str(label), 1.0) for label in classes], dtype=np.float64)
+        each = np.array([_class_weight(by_text.get(str(label), 1.0), label, where) for label in classes])
     else:
         raise InputError(f"{where}: class_weight is {given!r}; it takes 'balanced' or a weight for each class.")
     row_weight = np.ones(len(y))
     row_weight[known] = each[codes]
     return row_weight
+
+
+def _class_weight(given: Any, label: Any, where: str) -> float:
+    try:
+        weight = float(given)
+    except (TypeError, ValueError, OverflowError):
+        weight = np.nan
+    if not 0 <= weight < np.inf:
+        raise InputError(f"{where}: the weight of class {label!r} is {given!r}; it must be finite and not negative.")
+    return weight
 
 
 @overload

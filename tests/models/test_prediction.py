@@ -132,6 +132,21 @@ def test_mistakes_leave_no_file(model: Model, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d.csv"]
 
 
+def test_nothing_but_predictions_is_written_over(model: Model, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "d.csv", {"age": np.zeros(2), "size": np.zeros(2), "city": np.array(["Rome"] * 2)})
+    before = path.read_bytes()
+    with pytest.raises(FileError, match="is the file that is read"):
+        predict_file(model, path, tmp_path / "." / "d.csv")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileError, match="is no file"):
+        predict_file(model, path, tmp_path / "folder")
+    with pytest.raises(FileError, match="a model's folder"):
+        predict_file(model, path, model.save(tmp_path / "model") / "p.csv")
+    assert path.read_bytes() == before and len(list((tmp_path / "model").iterdir())) == 3
+    for _ in range(2):  # predictions may be made again
+        predict_file(model, path, tmp_path / "o.csv")
+
+
 def test_a_text_column_may_be_called_anything(tmp_path: Path) -> None:
     texts = [f"{'good' if i % 2 else 'bad'} film {i % 7}" for i in range(40)]
     model = fit([Task("likes", texts, [i % 2 for i in range(40)])], family="linear")

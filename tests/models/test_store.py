@@ -204,6 +204,12 @@ def test_places_that_hold_no_model(tmp_path: Path) -> None:
     for place in ("nowhere", "", "\0", "x" * 5000):
         with pytest.raises(FileError):
             load_model(tmp_path / place if place != "\0" else place)
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "advice.toml").write_text("")
+    with pytest.raises(FileError, match=r"is a study's folder\. Make its model first: mtlens fit"):
+        load_model(tmp_path / "study")
+    (tmp_path / "study" / "advice.toml").unlink()
+    (tmp_path / "study").rmdir()
     (tmp_path / ".DS_Store").write_text("")
     with pytest.raises(FileError, match=r"model\.json is missing"):
         load_model(tmp_path)

@@ -82,6 +82,7 @@ A = '[[task]]\nname = "a"\n'
         ("[grid]\ncapacities = []\n" + A, r"\[grid\]: capacities"),
         ("[grid]\nlearning_rates = [0.0]\n" + A, "learning_rates must hold numbers above zero"),
         ("[grid]\nwidth = 3\n" + A, "no key named 'width'"),
+        ("tsak = 3\n" + A, r"no key named 'tsak' .*keys: .*, grid, task, group\)\. Did you mean 'task'"),
         ("task = 3", "tasks .*list"),
     ],
 )

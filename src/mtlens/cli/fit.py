@@ -49,9 +49,12 @@ def fit(
     from mtlens.cli.fit_options import advised, checked_family, model_folder, refuse_run
     from mtlens.models import fit as run
     from mtlens.models.card import summary_of, summary_table
+    from mtlens.models.store import check_place
     from mtlens.tasks.readers import read_tasks
 
     say = None if quiet else _say
+    folder = model_folder(source, out)
+    check_place(folder)
     tasks = None if data is None else read_tasks(data, targets=targets, missing=missing)
     chosen: Any = advice
     if advise:
@@ -63,7 +66,7 @@ def fit(
         targets=None if tasks else targets, missing=missing, family=None if advise else checked_family(family),
         seed=None if advise else seed, device=device, workers=workers, progress=say,
     )  # fmt: skip
-    folder = model.save(model_folder(source, out))
+    model.save(folder)
     summary = {"model": str(folder), **summary_of(model)}
     sys.stdout.write(json.dumps(summary, indent=1, ensure_ascii=False) + "\n" if as_json else summary_table(model))
     if not quiet:

@@ -58,7 +58,10 @@ def given_from(
         system = _alone(tasks, family or "best", seed)
         notes += [] if folder is not None else [ALONE_NOTE] if len(tasks) > 1 else []
     elif family is not None:
-        raise InputError(f"family={family!r} goes without advice: the advice says the family of every task.")
+        raise InputError(
+            f"family={family!r} goes without advice: the advice says the family of every task. Leave family out, edit "
+            "the advice, or give the data instead of the study."
+        )
     else:
         system = _fitted_to(_system_from(advice), tasks, notes)
     if seed is not None:
@@ -116,13 +119,24 @@ def _data_of(folder: Path, notes: list[str]) -> TaskSet:
             "Give them: fit(folder, tasks=...), or on the command line --data SPEC."
         )
     given, digests = dict(recorded["read"]), dict(recorded.get("digests", {}))
-    tasks = read_tasks(given.pop("spec_or_path"), **given).subset(digests)
+    tasks = _read_again(folder, given).subset(digests)
     changed = [task.name for task in tasks if digests[task.name] != data_digest(task)]
     if changed:
         line = f"the data of {len(changed)} tasks ({', '.join(map(repr, changed[:5]))}) changed since the study"
         notes.append(line)
         warnings.warn(f"{line}: its advice was made for the old data. Study them again.", DataWarning, stacklevel=4)
     return tasks
+
+
+def _read_again(folder: Path, given: dict[str, Any]) -> TaskSet:
+    try:
+        return read_tasks(given.pop("spec_or_path"), **given)
+    except FileError as error:
+        names = given.get("targets")
+        targets = f" --targets {names if isinstance(names, str) else ','.join(names)}" if names else ""
+        raise FileError(
+            f"{error} The study in {folder} read its data there. If they have moved, add --data FILE{targets}"
+        ) from error
 
 
 def source_of(tasks: TaskSet) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from mtlens.tasks.table import ColumnKind
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[str, ...] = get_args(Format)
+MODEL_FILE = "model.json"  # a folder with it is a model
 ROW = "row"  # the name of the column that counts rows from 0, where a file has no ids
 
 
@@ -57,6 +58,8 @@ def predict_file(
     """
     names = model.names if tasks is None else tuple(model.task(name).name for name in tasks)
     form = _format(format, out)
+    if out is not None:
+        _check_place(Path(out), Path(path))
     source = _Source(model, Path(path), names, ids, level)
     with _target(out, form) as writer:
         for columns in source:
@@ -146,6 +149,22 @@ def _format(given: str | None, out: str | Path | None) -> str:
     if form == "parquet" and out is None:
         raise InputError("Parquet goes to a file, not to the terminal. Add --out FILE.parquet.")
     return form
+
+
+def _check_place(out: Path, path: Path) -> None:
+    """Refuse to write over what is no file of predictions: the rows themselves, a model, a device."""
+    try:
+        is_strange = out.exists() and not out.is_file()
+        is_input = out.exists() and path.exists() and out.samefile(path)
+        in_model = (out.parent / MODEL_FILE).is_file()
+    except (OSError, ValueError) as error:
+        raise FileError(f"the predictions cannot be written to {str(out)!r:.200}: {error}.") from error
+    if is_input:
+        raise FileError(f"--out {out} is the file that is read; predictions would replace it. Choose another name.")
+    if is_strange:
+        raise FileError(f"the predictions cannot be written to {out}: it is there and is no file. Choose another name.")
+    if in_model:
+        raise FileError(f"{out.parent} is a model's folder, which holds nothing else. Write the predictions elsewhere.")
 
 
 @contextmanager

@@ -46,7 +46,7 @@ _MISFITS = (KeyError, TypeError, ValueError, IndexError, AttributeError, Runtime
 def save_model(model: Model, path: str | os.PathLike[str]) -> Path:
     """Write a model to a folder; a model that is there is replaced, anything else is left alone and refused."""
     target = Path(path)
-    _refuse_foreign(target)
+    check_place(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{NAME}."))
@@ -96,7 +96,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 # ---------------------------------------------------------------------- files
 
 
-def _refuse_foreign(target: Path) -> None:
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a place that holds anything but a model, before a model is trained for it."""
+    target = Path(path)
     try:
         if target.is_symlink() or (target.exists() and not target.is_dir()):
             raise FileError(f"{target} is there and is not a folder. Choose another place for the model.")
@@ -137,6 +139,9 @@ def _check_files(folder: Path) -> None:
         raise FileError(
             f"no model at {str(folder)!r:.200}: {reason}. Give the folder that `mtlens fit --out` wrote."
         ) from error
+    held = {entry.name for entry in entries}
+    if f"{NAME}.json" not in held and held & {"plan.json", "advice.toml"}:
+        raise FileError(f"{folder} is a study's folder. Make its model first: mtlens fit {folder} --out MODEL")
     for entry in entries:
         if entry.name.startswith("."):
             continue
@@ -144,10 +149,9 @@ def _check_files(folder: Path) -> None:
             raise _refused(folder, f"it holds {entry.name!r:.100}, which is no part of a model")
         if entry.is_symlink() or not entry.is_file():
             raise _refused(folder, f"{entry.name} is not a plain file")
-    names = [entry.name for entry in entries]
-    tensors = [name for name in names if name.endswith(".safetensors")]
+    tensors = [name for name in held if name.endswith(".safetensors")]
     for needed in (f"{NAME}.json", CARD):
-        if needed not in names:
+        if needed not in held:
             raise _refused(folder, f"{needed} is missing")
     if len(tensors) != 1:
         raise _refused(folder, f"it holds {len(tensors)} tensor files, a model has one")

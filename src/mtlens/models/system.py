@@ -339,7 +339,7 @@ def _mistake(error: ValidationError, written: Mapping[str, Any], where: str) -> 
         owner, known = f"{where}, {_label(written, str(place[0]), place[1])}", list(model.model_fields)
         place = place[2:]
     if first["type"] == "extra_forbidden" and place:
-        return unknown("key", place[-1], known, owner)
+        return unknown("key", place[-1], [_WRITTEN.get(key, key) for key in known], owner)
     if first["type"] == "missing" and place:
         return InputError(f"{owner} has no {_WRITTEN.get(str(place[-1]), place[-1])!r}. Add it.")
     said = first["msg"].removeprefix("Value error, ")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
+import pytest
 import torch
 
-from mtlens import TaskSet, Training
+from mtlens import TaskSet, Training, train
 from mtlens.engine.layout import layout_of
-from mtlens.engine.prepare import Preparation
+from mtlens.engine.prepare import Member, Preparation
 from mtlens.engine.stack import Run, Stack
 from mtlens.engine.store import Store
 
@@ -49,3 +52,23 @@ def test_an_empty_place_reads_what_another_member_may_read() -> None:
     stack.tick()
     assert all(torch.isfinite(part.value).all() for part in stack.parts.values())
     assert before.keys() == stack.parts.keys()
+
+
+def test_members_are_freed_when_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand trainings take the room of one stack and of their results: nobody holds what is finished."""
+    from mtlens.engine import bank
+
+    given = [Training(pair(0, 30), capacity=3, epochs=1, seed=s, select="last") for s in range(12)]
+    alive: list[int] = []
+    real = bank.Bank._finish
+
+    def finish(self: bank.Bank, stack: Stack, done: list[int]) -> None:
+        alive.append(sum(type(one) is Member for one in gc.get_objects()))
+        real(self, stack, done)
+
+    gc.collect()
+    before = sum(type(one) is Member for one in gc.get_objects())
+    monkeypatch.setattr(bank.Bank, "_finish", finish)
+    monkeypatch.setattr(bank, "CHUNK", {"shared": 1, "each": 1, "mixed": 1})
+    assert all(trained.ok for trained in train(given, keep="scores", workers=1))
+    assert alive[0] - before >= 12 and alive[-1] - before <= 3

@@ -91,7 +91,7 @@ class Bank:
             store = made[store_key(runs[0].member)]
             size = stack_size(len(runs), self.workers, CHUNK[layout.mode] if device.type == "cpu" else DEVICE_CHUNK)
             runs.sort(key=lambda run: -steps_per_epoch(run.member) * run.member.training.epochs)
-            buckets.append(Bucket(layout, store, [run.member for run in runs], deque(runs), size))
+            buckets.append(Bucket(layout, store, representatives(runs), deque(runs), size))
         return buckets
 
     def run(self, watch: Callable[[], None]) -> dict[int, Trained]:
@@ -222,6 +222,15 @@ class Bank:
                 return
             bucket.size = max(1, min(bucket.size, len(runs)) // 2)
             bucket.waiting.extendleft(reversed([Run(run.number, run.member) for run in runs]))
+
+
+def representatives(runs: Sequence[Run]) -> list[Member]:
+    """One member of every capacity, and the one with the longest epoch: all that a stack must know of its pool.
+
+    Nobody else holds the members then, so that each is freed when its training ends.
+    """
+    longest = max(runs, key=lambda run: steps_per_epoch(run.member)).member
+    return [longest, *{run.member.training.capacity: run.member for run in runs}.values()]
 
 
 def store_key(member: Member) -> tuple[str, int]:

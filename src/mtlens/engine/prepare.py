@@ -156,6 +156,7 @@ class Preparation:
         self._labels: dict[Any, tuple[Output, FloatArray, FloatArray]] = {}
         self._train_rows: dict[int, Array] = {}
         self._unions: dict[tuple[int, ...], Array] = {}
+        self._slots: dict[tuple[int, int], Slot] = {}
         self._kept: list[Any] = []  # keeps what ids point to alive
 
     def member(self, training: Training, start: Trained | None = None) -> Member:
@@ -204,7 +205,11 @@ class Preparation:
             self._train_rows.setdefault(id(task), task.rows_of("train"))
             self._labels[key] = _scaled_labels(task, units)
         output, y, weight = self._labels[key]
-        return Slot(task, self._block(task, inputs), output, y, weight, self._train_rows[id(task)], _columns(task))
+        block = self._block(task, inputs)
+        place = (id(y), id(block))
+        if place not in self._slots:
+            self._slots[place] = Slot(task, block, output, y, weight, self._train_rows[id(task)], _columns(task))
+        return self._slots[place]
 
     def _block(self, task: Task, inputs: InputMap) -> Block:
         plain = isinstance(inputs, Scaler) and is_plain(task)

@@ -135,9 +135,11 @@ class _Call:
         if self.engine == "auto":
             say_why_not_stacked([member for _, member in rest])
         state = Progress(len(members), shelf=shelf, stop=self.stop)
+        members.clear()
         with watcher(state, self.progress) as watch:
             if stacked:
                 bank = Bank(stacked, device=self.device, keep=keep, workers=self.workers, progress=state)
+                stacked.clear()  # the bank frees every member when it has ended
                 results.update(bank.run(watch))
             if rest:
                 results.update(self._one_by_one(rest, keep, state, watch))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,13 @@ class Run:
 
     number: int
     member: Member
-    tracker: Tracker = field(init=False)
     epoch: int = 0
     seconds: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.tracker = Tracker(self.member.training)
+    @cached_property
+    def tracker(self) -> Tracker:
+        """Made when the member gets a place: thousands that wait take no room for it."""
+        return Tracker(self.member.training)
 
 
 class Stack:

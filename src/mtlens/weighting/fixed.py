@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,9 +24,12 @@ class WeightInputs:
     classes: int = 0
 
 
+@lru_cache(maxsize=256)  # one array for all trainings that weigh so many tasks alike
 def equal_weights(count: int) -> FloatArray:
-    """One each: the paper's unweighted sum."""
-    return np.ones(count)
+    """One each: the paper's unweighted sum. Read-only."""
+    ones = np.ones(count)
+    ones.flags.writeable = False
+    return ones
 
 
 def svd_task_weights(tasks: Sequence[WeightInputs], *, rank: int, shared: bool) -> FloatArray:

@@ -383,6 +383,9 @@ def test_small_tasks_are_refused_by_name_or_dropped() -> None:
     tasks = TaskSet([*(Task(n, X, X @ rng.standard_normal(3)) for n in "ab"), Task("rare", X, rare)])
     with pytest.raises(InputError, match=r"1 of 3 tasks are too small .*'rare'.*drop"):
         Study(tasks)
+    grouped = [task.replace(group=np.arange(80) % (3 if task.name == "a" else 20)) for task in tasks.subset(["a", "b"])]
+    with pytest.raises(InputError, match="'a': its rows are of 3 groups, 5 parts need at least as many"):
+        Study(TaskSet(grouped))
     study = Study(tasks, **QUICK, small="drop")
     assert study.tasks.names == ("a", "b") and "dropped 1 tasks" in study.said[0]
 
@@ -392,8 +395,22 @@ def test_small_tasks_are_refused_by_name_or_dropped() -> None:
     [
         ({"epochs": 0}, "whole number of at least 1"),
         ({"looks": (10, 5), "splits": None}, "looks must be increasing"),
-        ({"capacities": ()}, "distinct positive numbers"),
-        ({"capacities": (5, 5)}, "distinct positive numbers"),
+        ({"capacities": ()}, "distinct positive whole numbers"),
+        ({"capacities": (5, 5)}, "distinct positive whole numbers"),
+        ({"capacities": (8.5,)}, "distinct positive whole numbers"),
+        ({"learning_rates": "x"}, "distinct positive numbers"),
+        ({"splits": "x"}, "splits='x'. It needs a whole number of at least 2"),
+        ({"looks": 1, "splits": None}, "looks=1. It needs a whole number of at least 2"),
+        ({"seed": -3}, "seed=-3. It needs a whole number of at least 0"),
+        ({"pairs": 1.5}, "pairs=1.5. It needs a whole number"),
+        ({"test": 0}, "test=0. It needs a share of the rows between 0 and 1"),
+        ({"valid": "a"}, "valid='a'. It needs a share"),
+        ({"margin": -1}, "margin=-1. It needs a number of at least 0"),
+        ({"margin": {"r2": "a"}}, "It needs a number of at least 0, or one by task or metric"),
+        ({"margin": {"t7": 0.1}}, r"no task or metric named 't7' in Study\(margin=...\)"),
+        ({"workers": 0}, "workers=0. It needs a whole number of at least 1"),
+        ({"metric": "f1x"}, "no metric named 'f1x'"),
+        ({"metric": "roc_auc"}, "'roc_auc' scores binary and multiclass tasks, not regression"),
         ({"executor": "cloud"}, "no executor named 'cloud'"),
         ({"families": ("tree",)}, r"no family named 'tree' in Study \(families: linear, trunk\)"),
         ({"methods": ("uncertanty",)}, "no method named 'uncertanty' .*Did you mean 'uncertainty'"),

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any
 
 from mtlens.errors import InputError, UnknownNameError, unknown
@@ -103,7 +104,10 @@ class Settings:
     def __post_init__(self) -> None:
         set_ = object.__setattr__  # frozen: only this method puts given values into their canonical form
         set_(self, "budget", Budget.parse(self.budget))
-        set_(self, "looks", (int(self.splits),) if self.splits is not None else tuple(int(n) for n in self.looks))
+        for what, least in COUNTS.items():
+            set_(self, what, _count(getattr(self, what), what, least))
+        looks = self.looks if isinstance(self.looks, Sequence) else (self.looks,)
+        set_(self, "looks", (self.splits,) if self.splits else tuple(_count(n, "looks", 2) for n in looks))
         set_(self, "capacities", _numbers(self.capacities, "capacities", whole=True))
         set_(self, "learning_rates", _numbers(self.learning_rates, "learning_rates"))
         set_(self, "families", _names(self.families))
@@ -127,11 +131,18 @@ class Settings:
                 raise unknown(what, getattr(self, what), known, "Study")
         for method in self.methods:
             _check_method(method)
-        for what in ("epochs", "batch", "seeds"):
-            if not isinstance(getattr(self, what), int) or getattr(self, what) < 1:
-                raise InputError(f"Study: {what}={getattr(self, what)!r}. It needs a whole number of at least 1.")
-        if self.pairs is not None and self.pairs < 0:
-            raise InputError(f"Study: pairs={self.pairs}. It needs a number of pairs, or None for all.")
+        for what in ("valid", "test"):
+            if not _is_number(getattr(self, what)) or not 0 < getattr(self, what) < 1:
+                raise InputError(
+                    f"Study: {what}={getattr(self, what)!r}. It needs a share of the rows between 0 and 1, such as 0.2."
+                )
+        if not _is_number(self.weight_decay) or self.weight_decay < 0:
+            raise InputError(f"Study: weight_decay={self.weight_decay!r}. It needs a number of at least 0.")
+        for value in self.margin.values() if isinstance(self.margin, Mapping) else (self.margin,):
+            if value is not None and (not _is_number(value) or value < 0):
+                raise InputError(
+                    f"Study: margin={self.margin!r}. It needs a number of at least 0, or one by task or metric."
+                )
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Settings:
@@ -174,18 +185,32 @@ class Settings:
         return [{"capacity": c, "lr": lr} for c in self.capacities for lr in self.learning_rates]
 
 
+# Whole numbers and the least each may be; None stands for a default where the field has one.
+COUNTS = {"seed": 0, "splits": 2, "epochs": 1, "batch": 1, "seeds": 1, "pairs": 0, "least": 1}
 _SAME = ("seed", "margin", "budget", "capacities", "trunk", "methods", "families", "batch", "valid", "test", "least")
+
+
+def _count(given: Any, what: str, least: int) -> int | None:
+    if given is None and what in ("splits", "pairs"):
+        return None
+    if isinstance(given, bool) or not isinstance(given, Integral) or int(given) < least:
+        raise InputError(f"Study: {what}={given!r}. It needs a whole number of at least {least}.")
+    return int(given)
+
+
+def _is_number(given: Any) -> bool:
+    return not isinstance(given, bool) and isinstance(given, Real) and math.isfinite(given)
 
 
 def _numbers(given: Any, what: str, *, whole: bool = False) -> tuple[Any, ...]:
     values = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     kind = int if whole else float
-    try:
-        numbers = tuple(kind(v) for v in values)
-    except (TypeError, ValueError):
-        numbers = ()
+    numbers = tuple(kind(v) for v in values) if all(_is_number(v) and kind(v) == v for v in values) else ()
     if not numbers or len(set(numbers)) < len(numbers) or not all(math.isfinite(v) and v > 0 for v in numbers):
-        raise InputError(f"Study: {what}={given!r}. It needs distinct positive numbers, for example 10, 50.")
+        raise InputError(
+            f"Study: {what}={given!r}. It needs distinct positive {'whole ' if whole else ''}numbers, for example "
+            f"{'10, 50' if whole else '0.001, 0.01'}."
+        )
     return numbers
 
 

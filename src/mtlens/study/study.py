@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mtlens.errors import FileError, InputError
+from mtlens.errors import FileError, InputError, unknown
 from mtlens.models.ridge import ALONE_RIDGES, WIDE
 from mtlens.study.budget import fit_to_budget
 from mtlens.study.executors import executor_of
@@ -26,6 +26,7 @@ from mtlens.study.screening import Screening, screen
 from mtlens.study.settings import SMALL, Budget, Settings
 from mtlens.study.verdicts import verdicts_of
 from mtlens.tasks import TaskSet
+from mtlens.tasks.metrics import metric_named
 from mtlens.tasks.splits import hold_out_official_test
 
 FEWEST_TASKS = 2
@@ -83,9 +84,12 @@ class Study:
         self.options = {name: value for name in OPTIONS if (value := given.pop(name, None)) is not None}
         metric = self.options.pop("metric", None)
         asked = _with_vectors(Settings.of({**Settings.from_spec(written), **given}), self.options.get("vectors"))
+        if workers is not None and (not isinstance(workers, int) or workers < 1):
+            raise InputError(f"Study: workers={workers!r}. It needs a whole number of at least 1, or None: one a core.")
         self.said: list[str] = []
         self.given = tasks
         self.tasks, self.official = self._split_off(_with_metric(tasks, metric), asked)
+        _check_margins(asked.margin, self.tasks)
         self.out = None if out is None else Path(out)
         self.ledger = ledger
         self.device, self.workers, self.executor = device, workers, executor
@@ -276,8 +280,12 @@ def too_small(tasks: TaskSet, settings: Settings) -> dict[str, str]:
     """
     splits = Splitter(tasks, settings).splits
     reasons = splits.too_small(tasks)
-    needed = settings.least * (splits.outer if splits.scheme == "kfold" else 3)
+    parts = splits.outer if splits.scheme == "kfold" else 3
+    needed = settings.least * parts
     for task in tasks:
+        groups = parts if task.group is None else len(np.unique(np.asarray(task.group).astype(str)[task.labelled]))
+        if groups < parts and task.name not in reasons:
+            reasons[task.name] = f"its rows are of {groups} groups, {parts} parts need at least as many"
         if task.kind == "regression" and task.name not in reasons:
             values, counts = np.unique(task.y[task.labelled], return_counts=True)
             others = int(counts.sum() - counts.max())
@@ -291,7 +299,16 @@ def _with_metric(tasks: TaskSet, metric: str | None) -> TaskSet:
     """Every task scored by this metric, or each by its own."""
     if metric is None:
         return tasks
+    for task in tasks:
+        metric_named(metric, task.kind)
     return TaskSet([t.replace(metric=metric) for t in tasks], found=tasks.found, settings=tasks.settings)
+
+
+def _check_margins(margin: Any, tasks: TaskSet) -> None:
+    known = [*tasks.names, *dict.fromkeys(task.metric for task in tasks)]
+    for name in margin if isinstance(margin, Mapping) else ():
+        if name not in known:
+            raise unknown("task or metric", name, known, "Study(margin=...)")
 
 
 def _with_vectors(settings: Settings, vectors: Any) -> Settings:

@@ -35,16 +35,17 @@ def serve_on(requests: BinaryIO, answers: BinaryIO) -> None:
         send(answers, {"ready": True})
         while True:
             task, _ = receive(requests)
-            prepared = {int(split): store.prepared(described) for split, described in task["splits"].items()}
-            units = [Unit.read(plain) for plain in task["units"]]
-            send(answers, _answer(bench, units, prepared))
+            send(answers, _answer(bench, store, task))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return  # the study ended, or was interrupted, or was killed
 
 
-def _answer(bench: Bench, units: list[Unit], prepared: dict[int, Prepared]) -> dict[str, Any]:
+def _answer(bench: Bench, store: Store, task: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {"found": bench.run(units, prepared)}
+        prepared = {int(split): store.prepared(described) for split, described in task["splits"].items()}
+        return {"found": bench.run([Unit.read(plain) for plain in task["units"]], prepared)}
+    except (EOFError, BrokenPipeError):
+        raise
     except Exception:  # a mistake of ours: the study reports it once instead of trying three workers
         return {"error": traceback.format_exc()}
 

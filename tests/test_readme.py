@@ -1,4 +1,4 @@
-"""The README's code runs and prints what the README shows."""
+"""The code of the README, and of the page on tasks, runs and prints what is shown."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.M | re.S)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.M | re.S)
 
 
-def test_python_blocks_give_what_they_show() -> None:
-    assert blocks("python")
+@pytest.mark.parametrize("page", ["README.md", "docs/tasks.md"])
+def test_python_blocks_give_what_they_show(page: str) -> None:
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    for number, block in enumerate(blocks("python")):
-        test = doctest.DocTestParser().get_doctest(block, {}, f"README block {number}", "README.md", 0)
-        assert test.examples, "a python block of the README is written with >>>"
-        assert doctest.DocTestRunner(optionflags=flags).run(test).failed == 0
+    names: dict[str, object] = {}  # a page's blocks follow each other
+    found = blocks("python", (ROOT / page).read_text("utf-8"))
+    assert found
+    for number, block in enumerate(found):
+        test = doctest.DocTestParser().get_doctest(block, names, f"{page} block {number}", page, 0)
+        names = test.globs
+        assert test.examples, "a python block of these pages is written with >>>"
+        assert doctest.DocTestRunner(optionflags=flags).run(test, clear_globs=False).failed == 0
 
 
 @pytest.mark.parametrize("block", blocks("console"))

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 # The one list of public names: room -> names.
 _ROOMS = {
-    "engine": ("Trained", "Training", "train"),
+    "engine": ("Grid", "Trained", "Training", "fine_tune", "load_trained", "regularised", "train", "tune"),
     "nets": ("Alignment", "MultiTaskNet"),
     "tasks": ("Splits", "Table", "Task", "TaskSet", "drop_duplicates", "find_duplicates", "read_tasks"),
     "theory": (
@@ -52,9 +52,14 @@ __all__ = sorted(_HOME)
 if TYPE_CHECKING:
     from mtlens.diagnosis import Diagnosis as Diagnosis
     from mtlens.diagnosis import diagnose as diagnose
+    from mtlens.engine import Grid as Grid
     from mtlens.engine import Trained as Trained
     from mtlens.engine import Training as Training
+    from mtlens.engine import fine_tune as fine_tune
+    from mtlens.engine import load_trained as load_trained
+    from mtlens.engine import regularised as regularised
     from mtlens.engine import train as train
+    from mtlens.engine import tune as tune
     from mtlens.errors import MtlensError as MtlensError
     from mtlens.models import LinearMTL as LinearMTL
     from mtlens.models import Model as Model

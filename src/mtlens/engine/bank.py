@@ -105,6 +105,7 @@ class Bank:
                 while thread.is_alive():
                     thread.join(0.05)
                     watch()
+            watch()  # a call that ends before the first look is seen, too
         except KeyboardInterrupt:
             self.progress.stop.set()
             for thread in threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,7 +23,7 @@ def partitions(items: list[int]) -> Iterator[list[list[int]]]:
             yield [*part[:i], [first, *part[i]], *part[i + 1 :]]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, None])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, None])
 def test_exact_equals_every_partition_tried(limit: int | None) -> None:
     D = np.random.default_rng(4).standard_normal((7, 7))
     np.fill_diagonal(D, 0)
@@ -37,14 +38,21 @@ def test_exact_equals_every_partition_tried(limit: int | None) -> None:
     assert limit is None or len(found.groups) <= limit
 
 
-def test_greedy_comes_close_to_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_convolution_is_the_best_of_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(g, "LEAF", (2, 2))  # so that six bits pass through every branch
+    a, b = np.random.default_rng(0).standard_normal((2, 64))
+    found = g._max_convolution(a, b)
+    for whole in range(64):
+        parts = [part for part in range(64) if part & whole == part]
+        assert found[whole] == max(a[part] + b[whole ^ part] for part in parts)
+
+
+def test_greedy_comes_close_to_exact() -> None:
     ratios = []
     for seed in range(20):
         D = np.random.default_rng(seed).standard_normal((9, 9)) - 0.3
         exact = g.best_groups(D, max_models=4)
-        with monkeypatch.context() as patch:
-            patch.setattr(g, "EXACT", 0)
-            greedy = g.best_groups(D, max_models=4)
+        greedy = g.best_groups(D, max_models=4, exact=0)
         assert not greedy.exact and greedy.gain <= exact.gain + 1e-12 and len(greedy.groups) <= 4
         ratios.append(greedy.gain / exact.gain)
     assert np.mean(ratios) > 0.85
@@ -78,7 +86,24 @@ def test_too_few_models_force_company_and_nan_counts_as_nothing() -> None:
         g.best_groups(D, max_models=0)
 
 
+def test_a_task_at_a_time_leaves_nothing_to_gain_by_a_move() -> None:
+    """The running sums of the moves agree with values computed anew."""
+    D = np.random.default_rng(3).standard_normal((40, 40)) - 0.2
+    np.fill_diagonal(D, 0)
+    groups = [list(group) for group in g.best_groups(D, max_models=12).groups]
+    value = g._value(D, groups)
+    for i in range(40):
+        rest = [[j for j in group if j != i] for group in groups]
+        for place in range(len(rest)):
+            moved = [[*group, i] if n == place else group for n, group in enumerate(rest)]
+            assert g._value(D, moved) <= value + 1e-9
+
+
 @pytest.mark.medium
-def test_sixteen_tasks_are_exact_in_seconds() -> None:
-    found = g.best_groups(np.random.default_rng(0).standard_normal((16, 16)), max_models=5)
-    assert found.exact
+def test_eighteen_tasks_are_exact_and_two_hundred_are_done_in_seconds() -> None:
+    began = time.perf_counter()
+    assert g.best_groups(np.random.default_rng(0).standard_normal((18, 18)), max_models=5).exact
+    random = np.random.default_rng(1)
+    many = g.best_groups(random.standard_normal((200, 200)) - 0.3, errors=np.ones((200, 200)), max_models=20)
+    assert not many.exact and len(many.groups) <= 20
+    assert time.perf_counter() - began < 30

@@ -28,6 +28,7 @@ from mtlens.theory.rank_curve import RankCurve, rank_curve
 FOLDS = 5
 FEW_PAIRS = 60  # tasks up to which the linear core predicts every pair for groups that were not measured
 WIDE_PAIRS = 512  # columns up to which it does
+EXACT_BY_FOLD = 16  # tasks up to which also the groups without a fold are the best of all
 NORMAL_95 = 1.96
 
 Say = Callable[[str], None]
@@ -267,7 +268,8 @@ class PartAdvice:
             D = predicted if D is None else np.where(np.isnan(D), predicted, D)
             errors = spread if errors is None else np.where(np.isnan(errors), spread, errors)
             rest = [np.delete(table.folds, fold, axis=2).mean(axis=2) for fold in range(held.folds)]
-            by_fold = tuple(best_groups(some, max_models=self.max_models) for some in rest)
+            limit = self.max_models
+            by_fold = tuple(best_groups(some, max_models=limit, exact=EXACT_BY_FOLD) for some in rest)
         if D is None:
             return None, ()
         return best_groups(D, errors=errors, max_models=self.max_models, seed=held.seed), by_fold

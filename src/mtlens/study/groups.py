@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from mtlens.arrays import FloatArray, IntArray
 from mtlens.errors import InputError
 
-EXACT = 16  # tasks up to which every grouping is considered; beyond, greedy merging and swaps
+EXACT = 20  # tasks up to which every grouping is considered; beyond, greedy merging and moves
+LEAF = (4, 7)  # bits of a convolution that are gone through one by one, and at once
 DRAWS = 100  # of the bootstrap
 MOST_SWEEPS = 50
 
@@ -37,7 +39,12 @@ class Grouping:
 
 
 def best_groups(
-    transfer: FloatArray, *, errors: FloatArray | None = None, max_models: int | None = None, seed: int = 0
+    transfer: FloatArray,
+    *,
+    errors: FloatArray | None = None,
+    max_models: int | None = None,
+    seed: int = 0,
+    exact: int = EXACT,
 ) -> Grouping:
     """The grouping of largest mean gain with at most ``max_models`` groups.
 
@@ -46,6 +53,8 @@ def best_groups(
         errors: ``(k, k)`` standard errors, for the bootstrap; None leaves the numbers as they are.
         max_models: most groups; None for no limit.
         seed: of the bootstrap.
+        exact: tasks up to which every grouping is considered: 0.1 s at 16, 1 s at 18, 6 s at 20 (seconds times the
+            logarithm of a limit).
 
     Example:
         >>> gains = np.array([[0, 2, -1], [2, 0, -1], [-1, -1, 0]])
@@ -57,13 +66,12 @@ def best_groups(
     limit = count if max_models is None else max_models
     if limit < 1:
         raise InputError(f"max_models={max_models} is no number of models. Use 1 or more.")
-    exact = count <= EXACT
-    chosen = _exact(D, limit) if exact else _greedy(D, limit)
+    chosen = _exact(D, limit) if count <= exact else _greedy(D, limit)
     together = _together(D, errors, limit, seed) if count > 1 else np.ones((1, 1))
     return Grouping(
         groups=chosen,
         gain=_value(D, chosen) / count,
-        exact=exact,
+        exact=count <= exact,
         together=together,
         stability=tuple(_stability(together, group) for group in chosen),
     )
@@ -93,41 +101,112 @@ def _group_value(D: FloatArray, group: Sequence[int]) -> float:
 
 
 def _exact(D: FloatArray, limit: int) -> tuple[tuple[int, ...], ...]:
-    """Dynamic programme over subsets: best value of every set of tasks in at most 1, 2, ... ``limit`` groups.
+    """The best grouping of all: values of every set of tasks in at most 1, 2, ... groups, by convolutions over subsets.
 
-    The group of a set's highest task is tried in all ways; for each choice all remaining sets are done at once. Without
-    a limit one layer is enough, in which a set builds on smaller sets of the same layer.
+    Without a limit the best value of a set is that of its highest task's group plus the best value of the rest, a
+    smaller set. A limit that this exceeds needs sets in at most ``n`` groups, which are made of sets in at most
+    ``n - n // 2`` and ``n // 2`` groups: as many convolutions as a limit has binary digits, and some.
     """
-    count = len(D)
     worth = _subset_values(D)
-    limited = limit < count
-    best = np.full((limit + 1 if limited else 1, 1 << count), -np.inf)
-    best[:, 0] = 0.0
-    choice = np.zeros(best.shape, dtype=np.int64)
-    fewer, best_now, choice_now = (best[:-1], best[1:], choice[1:]) if limited else (best, best, choice)
-    for top in range(count):
+    free = _free_values(worth)
+    groups = _split_freely(free, worth, len(worth) - 1)
+    if len(groups) > limit:
+        groups = _split(_Limited(worth), len(worth) - 1, limit)
+    return tuple(sorted(tuple(i for i in range(len(D)) if group >> i & 1) for group in groups))
+
+
+def _free_values(worth: FloatArray) -> FloatArray:
+    """(2^k,) best value of every set of tasks in any number of groups."""
+    best = np.zeros(len(worth))
+    for top in range(len(worth).bit_length() - 1):
         bit = 1 << top
-        for rest in range(bit):
-            group = bit | rest
-            others = _subsets(bit - 1 - rest)  # sets of lower tasks outside the group
-            whole = group | others
-            values = worth[group] + fewer[:, others]
-            better = values > best_now[:, whole]
-            best_now[:, whole] = np.where(better, values, best_now[:, whole])
-            choice_now[:, whole] = np.where(better, group, choice_now[:, whole])
-    return _traced(best, choice, count)
+        best[bit : 2 * bit] = _max_convolution(worth[bit : 2 * bit], best[:bit])
+    return best
+
+
+def _split_freely(best: FloatArray, worth: FloatArray, tasks: int) -> list[int]:
+    """The groups that make the best value of a set of tasks."""
+    groups = []
+    while tasks:
+        bit = 1 << (tasks.bit_length() - 1)
+        inside = bit | _subsets(tasks ^ bit)
+        groups.append(int(inside[np.argmax(worth[inside] + best[tasks ^ inside])]))
+        tasks ^= groups[-1]
+    return groups
+
+
+class _Limited:
+    """Best values of every set of tasks in at most ``n`` groups, made when first asked for."""
+
+    def __init__(self, worth: FloatArray) -> None:
+        self.values = {1: worth}
+
+    def at_most(self, count: int) -> FloatArray:
+        if count not in self.values:
+            first, second = self.at_most(count - count // 2), self.at_most(count // 2)
+            best = np.zeros(len(first))
+            for top in range(len(first).bit_length() - 1):  # a set's highest task is in the first part
+                bit = 1 << top
+                best[bit : 2 * bit] = _max_convolution(first[bit : 2 * bit], second[:bit])
+            self.values[count] = best
+        return self.values[count]
+
+
+def _split(limited: _Limited, tasks: int, count: int) -> list[int]:
+    """The at most ``count`` groups that make the best value of a set of tasks; only its last halving is searched."""
+    if not tasks:
+        return []
+    if count == 1:
+        return [tasks]
+    bit = 1 << (tasks.bit_length() - 1)
+    inside = bit | _subsets(tasks ^ bit)
+    first, second = limited.at_most(count - count // 2), limited.at_most(count // 2)
+    part = int(inside[np.argmax(first[inside] + second[tasks ^ inside])])
+    return _split(limited, part, count - count // 2) + _split(limited, tasks ^ part, count // 2)
+
+
+def _max_convolution(a: FloatArray, b: FloatArray) -> FloatArray:
+    """``h[S] = max a[T] + b[S - T]`` over all parts ``T`` of ``S``; ``(2^n,)`` arrays by bit mask, 3^n sums.
+
+    Down to ``LEAF`` bits by the highest one, which is in neither, in ``T`` or in the rest. There the low bits' pairs
+    are gone through one by one, all pairs of the other bits at once.
+    """
+    bits = len(a).bit_length() - 1
+    if bits > sum(LEAF):
+        half = len(a) // 2
+        found = np.concatenate([_max_convolution(a[:half], b[:half]), _max_convolution(a[half:], b[:half])])
+        np.maximum(found[half:], _max_convolution(a[:half], b[half:]), out=found[half:])
+        return found
+    low = min(bits, LEAF[0])
+    part, rest, starts = _parts(bits - low)
+    inside, outside = (np.ascontiguousarray(v.reshape(-1, 1 << low)[at].T) for v, at in ((a, part), (b, rest)))
+    best, some = np.full_like(inside, -np.inf), np.empty(inside.shape[1])
+    for one, other in zip(*(places.tolist() for places in _parts(low)[:2]), strict=True):
+        np.add(inside[one], outside[other], out=some)
+        np.maximum(best[one | other], some, out=best[one | other])
+    return np.ascontiguousarray(np.maximum.reduceat(best, starts, axis=1).T).ravel()
+
+
+@cache
+def _parts(bits: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Every set of ``bits`` bits in two parts, (3^bits,) each, sorted by the set; and where each set's parts start."""
+    part = rest = np.zeros(1, dtype=np.int64)
+    for bit in (1 << place for place in range(bits)):
+        part, rest = np.concatenate([part, part | bit, part]), np.concatenate([rest, rest, rest | bit])
+    order = np.argsort(part | rest, kind="stable")
+    part, rest = part[order], rest[order]
+    return part, rest, np.searchsorted(part | rest, np.arange(1 << bits))
 
 
 def _subset_values(D: FloatArray) -> FloatArray:
-    """Value of every subset as a group, by adding one task at a time."""
-    count = len(D)
+    """(2^k,) value of every subset as a group, by adding one task at a time."""
     both = D + D.T
-    total = np.zeros(1 << count)
-    for top in range(count):
-        lower = np.arange(1 << top)
-        members = ((lower[:, None] >> np.arange(max(top, 1))) & 1) @ both[top, : max(top, 1)] if top else np.zeros(1)
-        total[(1 << top) + lower] = total[lower] + members
-    sizes = np.array([mask.bit_count() for mask in range(1 << count)])
+    total, sizes = np.zeros(1), np.zeros(1)
+    for top in range(len(D)):
+        links = np.zeros(1)
+        for other in range(top):
+            links = np.concatenate([links, links + both[top, other]])
+        total, sizes = np.concatenate([total, total + links]), np.concatenate([sizes, sizes + 1])
     values: FloatArray = total / np.maximum(sizes - 1, 1)
     return values
 
@@ -142,23 +221,12 @@ def _subsets(mask: int) -> IntArray:
     return found
 
 
-def _traced(best: FloatArray, choice: IntArray, count: int) -> tuple[tuple[int, ...], ...]:
-    mask, layer = (1 << count) - 1, int(np.argmax(best[:, -1]))
-    groups = []
-    while mask:
-        group = int(choice[layer, mask])
-        groups.append(tuple(i for i in range(count) if group >> i & 1))
-        mask, layer = mask ^ group, max(layer - 1, 0)
-    return tuple(sorted(groups))
-
-
 # ---------------------------------------------------------------------- greedy
 
 
 def _greedy(D: FloatArray, limit: int) -> tuple[tuple[int, ...], ...]:
     """Merge the pair of groups that gains most (or loses least, while too many), then move single tasks."""
-    label = _merged(D, limit)
-    label = _moved(D, label, limit)
+    label = _moved(D, _merged(D, limit), limit)
     return tuple(sorted(tuple(int(i) for i in np.flatnonzero(label == g)) for g in np.unique(label)))
 
 
@@ -186,23 +254,22 @@ def _merged(D: FloatArray, limit: int) -> IntArray:
 def _moved(D: FloatArray, label: IntArray, limit: int) -> IntArray:
     """Move one task at a time to the group (or a group of its own) where the sum of values grows most."""
     both = D + D.T
+    count = len(D)
+    member = (label == np.arange(count)[:, None]).astype(np.float64)  # (groups, tasks); some groups are empty
+    sizes, links = member.sum(axis=1), member @ both
+    inner = 0.5 * (links * member).sum(axis=1)
     for _ in range(MOST_SWEEPS):
         changed = False
-        for i in range(len(D)):
-            groups = np.unique(label)
-            member = (label == groups[:, None]).astype(np.float64)  # (g, k)
-            member[:, i] = 0.0
-            sizes, links = member.sum(axis=1), member @ both[i]
-            inner = 0.5 * np.einsum("gi,ij,gj->g", member, both, member)
-            without = inner / np.maximum(sizes - 1, 1)
-            gains = (inner + links) / np.maximum(sizes, 1) - without
-            own = int(np.flatnonzero(groups == label[i])[0])
-            free = len(groups) < limit and sizes[own] > 0
-            target = int(np.argmax(gains))
-            if free and gains[target] < -1e-12:
-                label[i], changed = label.max() + 1, True
-            elif gains[target] > gains[own] + 1e-12:
-                label[i], changed = groups[target], True
+        for i in range(count):
+            own = int(label[i])
+            sizes[own], inner[own] = sizes[own] - 1, inner[own] - links[own, i]  # as if i were in no group
+            gains = (inner + links[:, i]) / np.maximum(sizes, 1) - inner / np.maximum(sizes - 1, 1)
+            gains[sizes == 0] = 0.0 if (sizes > 0).sum() < limit else -np.inf
+            best = int(np.argmax(gains))
+            if gains[best] > gains[own] + 1e-12:
+                links[own], links[best] = links[own] - both[i], links[best] + both[i]
+                label[i], own, changed = best, best, True
+            sizes[own], inner[own] = sizes[own] + 1, inner[own] + links[own, i]
         if not changed:
             break
     return label

@@ -79,6 +79,15 @@ def test_a_finished_study_opens_without_training(folder: Path) -> None:
     assert {**again, "cost": None} == {**before, "cost": None}
 
 
+def test_nothing_is_trained_twice_in_a_shared_ledger(tmp_path: Path) -> None:
+    """More splits take what is there, though their stacks are others; the numbers stay the same."""
+    quick = {**QUICK, "families": ("trunk",), "epochs": 2}
+    few = Study(related(), ledger=tmp_path / "shared", **{**quick, "splits": 2}).run().verdicts["cost"]
+    more = Study(related(), ledger=tmp_path / "shared", **{**quick, "splits": 3}).run()
+    assert few["reused"] == 0 and more.verdicts["cost"]["reused"] == few["trainings"] > 0
+    assert more.to_csv() == Study(related(), **{**quick, "splits": 3}).run().to_csv()
+
+
 def test_cells_are_differences_of_validated_choices(folder: Path) -> None:
     """One cell recomputed from the ledger by hand."""
     study = Study(related(), folder, **QUICK)
@@ -92,6 +101,11 @@ def test_cells_are_differences_of_validated_choices(folder: Path) -> None:
             found.append(joint.test - alone[family].test)  # type: ignore[union-attr]
     cell = StudyResult.open(folder).cell("t0", "t1")
     assert cell["difference"] == pytest.approx(np.mean(found))
+    alone = StudyResult.open(folder).cell("t0", "t0")
+    for family in ("linear", "trunk"):  # both are kept, and shown on demand
+        one = Study(related(), ledger=folder / "ledger.sqlite", **{**QUICK, "families": (family,)}).run()
+        assert cell["by_family"][family]["difference"] == one.cell("t0", "t1")["difference"]
+        assert alone["by_family"][family]["score"] == one.cell("t0", "t0")["score"]
 
 
 def test_validation_chooses_and_test_scores() -> None:
@@ -344,6 +358,7 @@ def test_mixed_kinds_missing_labels_and_unequal_sizes() -> None:
     result = Study(tasks, **{**QUICK, "methods": ("plain", "uncertainty")}).run()
     assert all(c["n"] == 5 for c in result.transfer)
     assert {t["metric"] for t in result.verdicts["tasks"]} == {"r2", "roc_auc", "balanced_accuracy"}
+    assert "| number | " in result.table() and "mean of" not in result.table()  # there is none over three metrics
 
 
 @pytest.mark.medium
@@ -458,6 +473,7 @@ def test_names_that_are_markup(tmp_path: Path) -> None:
 def test_why_says_the_numbers(folder: Path) -> None:
     text = StudyResult.open(folder).why("t0", "t1")
     assert "n = 5" in text and "chosen on validation rows" in text
+    assert "linear family on all splits: " in text and "trunk family on all splits: " in text
 
 
 def test_images_are_left_to_networks() -> None:
@@ -473,6 +489,31 @@ def test_images_are_left_to_networks() -> None:
 def test_a_module_of_ones_own_is_no_name() -> None:
     with pytest.raises(InputError, match="A study trains trunks by name"):
         Study(related(), **{**QUICK, "trunk": lambda capacity: None})
+
+
+def harmed(rows: tuple[int, int] = (100, 800), noise: float = 0.1) -> TaskSet:
+    """A small task and a larger one of another solution."""
+    rng = np.random.default_rng(0)
+    solutions = np.linalg.qr(rng.standard_normal((10, 2)))[0].T
+    tasks = []
+    for name, theta, count in zip(("small", "large"), solutions, rows, strict=True):
+        X = rng.standard_normal((count, 10))
+        tasks.append(Task(name, X, X @ theta + noise * rng.standard_normal(count)))
+    return TaskSet(tasks)
+
+
+def test_causes_of_linear_harm_are_measured_by_linear_fits() -> None:
+    result = Study(harmed(), **{**QUICK, "families": ("linear",)}).run()
+    cell = result.cell("small", "large")
+    assert cell["verdict"] == "hurts" and cell["cause"] == "weighting of the losses + unequal sizes"
+    contrasts = {c["contrast"]: c for c in result.verdicts["causes"][0]["contrasts"]}
+    assert set(contrasts) == {"source weight 1/4", "source labels cleaned", "sizes equalised"}
+    assert not contrasts["source labels cleaned"]["established"]  # there is next to no noise
+    equal = Study(harmed((100, 100)), **{**QUICK, "families": ("linear",)}).run()
+    assert contrasts["sizes equalised"]["gain"] == pytest.approx(
+        equal.cell("small", "large")["difference"] - cell["difference"], abs=0.05
+    )
+    assert "unequal sizes: established" in result.why("small", "large")
 
 
 @pytest.mark.medium

@@ -3,7 +3,8 @@
 For a cell that hurts, the joint training is repeated with one thing changed: four times the capacity, aligned
 (Algorithm 1, against the same epochs without alignment), the source's loss at a quarter, the source's labels cleaned
 of noise, the sizes made equal. A cause is named when the change takes away a part of the harm that is significant
-(adjusted over the contrasts of the cell) and at least the margin.
+(adjusted over the contrasts of the cell) and at least the margin. A cell of the linear family is explained by linear
+fits: the last three (very wide inputs are not, each fit would cost a new set of moments).
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mtlens.study.cells import Cell
-from mtlens.study.contrasts import ALIGNED, CAPACITY, CLEANED, CONTRASTS, EQUALISED, LARGER, REWEIGHTED
+from mtlens.study.contrasts import (
+    ALIGNED,
+    CAPACITY,
+    CLEANED,
+    CONTRASTS,
+    EQUALISED,
+    LARGER,
+    LINEAR_CONTRASTS,
+    REWEIGHTED,
+)
+from mtlens.study.linear import is_wide
 from mtlens.study.plan import Unit, config_units
 from mtlens.study.statistics import ERROR, benjamini_hochberg, compare_splits
 
@@ -37,8 +48,7 @@ def find_causes(run: Run) -> list[dict[str, Any]]:
     found = []
     for number, cell in enumerate(harmful):
         cell.cause = NOT_ESTABLISHED
-        is_network = cell.families.count("trunk") * 2 > cell.n
-        if number >= MOST_CELLS or not is_network:
+        if number >= MOST_CELLS:
             continue
         contrasts = measure(run, cell)
         named = [contrast["cause"] for contrast in contrasts if contrast["established"]]
@@ -48,26 +58,35 @@ def find_causes(run: Run) -> list[dict[str, Any]]:
 
 
 def measure(run: Run, cell: Cell) -> list[dict[str, Any]]:
-    """All contrasts of one cell that apply and that the budget still holds."""
+    """All contrasts of one cell that apply to its family and that the budget still holds."""
     splits = range(min(cell.n, MOST_SPLITS))
+    family = "trunk" if cell.families.count("trunk") * 2 > cell.n else "linear"
     measured = []
-    for contrast in CONTRASTS:
+    for contrast in _contrasts_of(run, family):
         if contrast == EQUALISED and not _source_is_larger(run, cell):
             continue
-        units = contrast_units(run, cell, contrast, splits)
+        units = contrast_units(run, cell, family, contrast, splits)
         if not run.allowance.take(units):
             continue
         run.execute(units)
-        measured.append((contrast, _gains(run, cell, contrast, splits)))
+        measured.append((contrast, _gains(run, cell, family, contrast, splits)))
     return _judged(run, cell, [(name, gains) for name, gains in measured if len(gains) >= 2])
 
 
-def contrast_units(run: Run, cell: Cell, contrast: str, splits: Sequence[int]) -> list[Unit]:
+def _contrasts_of(run: Run, family: str) -> tuple[str, ...]:
+    if family == "trunk":
+        return CONTRASTS
+    return () if is_wide(run.splitter.prepared(0).dense) else LINEAR_CONTRASTS
+
+
+def contrast_units(run: Run, cell: Cell, family: str, contrast: str, splits: Sequence[int]) -> list[Unit]:
     """The trainings of a contrast: the pair with one thing changed, and alone where that changes alone too."""
+    if family == "linear":
+        return config_units(family, contrast, (cell.target, cell.source), splits, run.settings)
     pair = tuple(name for name in run.names if name in (cell.target, cell.source))
-    units = config_units("trunk", contrast, pair, splits, run.settings)
+    units = config_units(family, contrast, pair, splits, run.settings)
     if contrast == CAPACITY:
-        return units + config_units("trunk", contrast, (cell.target,), splits, run.settings)
+        return units + config_units(family, contrast, (cell.target,), splits, run.settings)
     if contrast == ALIGNED:
         return units
     named = ("target", cell.target)
@@ -81,17 +100,17 @@ def _source_is_larger(run: Run, cell: Cell) -> bool:
     return rows[cell.source] > LARGER * rows[cell.target]
 
 
-def _gains(run: Run, cell: Cell, contrast: str, splits: Sequence[int]) -> list[float]:
+def _gains(run: Run, cell: Cell, family: str, contrast: str, splits: Sequence[int]) -> list[float]:
     """By how much the change lessens the harm, split by split (positive: it does)."""
     pair, target, evidence = (cell.target, cell.source), cell.target, run.evidence
-    ordered = tuple(name for name in run.names if name in pair)
+    ordered = pair if family == "linear" else tuple(name for name in run.names if name in pair)
     found = []
     for split in splits:
-        joint, alone = evidence.joint("trunk", pair, target, split), evidence.alone("trunk", target, split)
-        varied = evidence.joint("trunk", pair, target, split, contrast)
-        base = evidence.choice("trunk", contrast, (target,), target, split) if contrast == CAPACITY else alone
+        joint, alone = evidence.joint(family, pair, target, split), evidence.alone(family, target, split)
+        varied = evidence.choice(family, contrast, ordered, target, split)
+        base = evidence.choice(family, contrast, (target,), target, split) if contrast == CAPACITY else alone
         if contrast == ALIGNED:
-            joint, base = evidence.choice("trunk", contrast, ordered, target, split, WITHOUT), alone
+            joint, base = evidence.choice(family, contrast, ordered, target, split, WITHOUT), alone
         if varied is None or base is None or joint is None or alone is None:
             break
         found.append((varied.test - base.test) - (joint.test - alone.test))
@@ -126,17 +145,33 @@ def explain(cell: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str
         f"adjusted p = {cell['p_adjusted']:.2g}, margin {cell['margin']:g}): {cell['verdict']}.",
         f"measured with the {cell['family']} family ({_families(cell['families'])}), chosen on validation rows.",
     ]
+    both = cell.get("by_family", {})
+    lines += [f"  {name} family on all splits: {_family_line(found)}." for name, found in both.items() if len(both) > 1]
     if cell["verdict"] == "undecided":
         lines.append(f"to decide it: {_needed(cell['runs_needed'])}.")
     if cell["verdict"] == "hurts":
         lines.append(f"cause: {cell['cause'] or NOT_ESTABLISHED}.")
-    known = next((c for c in causes if c["target"] == target and c["source"] == source), None)
-    lines += [_contrast_line(contrast) for contrast in known["contrasts"]] if known else []
+        lines += _contrast_lines(cell, causes)
     return "\n".join(lines)
 
 
 def _families(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} on {count} splits" for name, count in counts.items())
+
+
+def _family_line(found: Mapping[str, Any]) -> str:
+    interval = "" if found["low"] is None else f"95 %: {found['low']:+.4f} to {found['high']:+.4f}, "
+    return f"{found['difference']:+.4f} ({interval}n = {found['n']})"
+
+
+def _contrast_lines(cell: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> list[str]:
+    pair = cell["target"], cell["source"]
+    known = next((c for c in causes if (c["target"], c["source"]) == pair), None)
+    if known is None:
+        return [f"  no contrast was measured: a finished study explains its {MOST_CELLS} most harmful cells."]
+    if not known["contrasts"]:
+        return ["  no contrast was measured: the budget held none, or linear fits of such wide inputs take too long."]
+    return [_contrast_line(contrast) for contrast in known["contrasts"]]
 
 
 def _needed(needed: int | str) -> str:

@@ -16,9 +16,11 @@ import numpy as np
 
 from mtlens.arrays import Array, FloatArray
 from mtlens.models.ridge import ALONE_RIDGES, TOO_WIDE, WIDE, core_of, seen_rows
+from mtlens.study.contrasts import LINEAR_CONTRASTS, REWEIGHTED, SOURCE_WEIGHT, with_changed_sources
 from mtlens.study.plan import Unit
 from mtlens.tasks import Task, TaskSet
 from mtlens.tasks.metrics import score
+from mtlens.theory.transfer import WEIGHTS, LinearTransfer
 
 
 def can_fit(tasks: TaskSet) -> bool:
@@ -36,7 +38,7 @@ class LinearSplit:
     """The core of one outer split and everything scored with it."""
 
     def __init__(self, tasks: TaskSet, *, seed: int = 0) -> None:
-        self.tasks = tasks
+        self.tasks, self.seed = tasks, seed
         if is_wide(tasks):  # one set of moments and eigenbases: every ridge of alone, at source weight 1
             self.joint = self.alone = core_of(tasks, seed=seed, ridges=ALONE_RIDGES, weights=(1.0,))
         else:
@@ -50,7 +52,8 @@ class LinearSplit:
         began = time.perf_counter()
         target, sources = unit.tasks[0], unit.tasks[1:]
         task = self.tasks[target]
-        model = (self.joint if sources else self.alone).fit(target, sources)
+        core = self._varied(unit) if unit.method in LINEAR_CONTRASTS else self.joint if sources else self.alone
+        model = core.fit(target, sources)
         test = task.rows_of("test")
         predicted = model.predict(np.asarray(task.X)[test])
         scores = {"test": {target: score_of(task, test, predicted)}}
@@ -60,6 +63,14 @@ class LinearSplit:
         if unit.split < 0:
             found["predictions"] = {target: predicted.tolist()}
         return found | {"seconds": time.perf_counter() - began, "reason": ""}
+
+    def _varied(self, unit: Unit) -> LinearTransfer:
+        """The joint core with one thing changed for the sources of a fit; every other task stays as it is."""
+        if unit.method == REWEIGHTED:
+            return core_of(self.tasks, seed=self.seed, weights=[SOURCE_WEIGHT * weight for weight in WEIGHTS])
+        parts = ("train", "valid")  # the rows a fit is made on
+        tasks = with_changed_sources(unit.method, self.tasks, unit.tasks[0], unit.tasks[1:], parts)
+        return core_of(tasks, seed=self.seed)
 
     def _valid(self, task: Task) -> float:
         """The tuned ridge's out-of-fold score on the valid rows: comparable with a network's validation score."""

@@ -7,7 +7,7 @@ order; a stack is trained together, enters the ledger whole and is what a resume
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -67,6 +67,13 @@ class Stack:
     def splits(self) -> tuple[int, ...]:
         return tuple(sorted({unit.split for unit in self.units}))
 
+    def divided(self, identities: Container[Fingerprint]) -> tuple[Stack, Stack]:
+        """The part whose identities are among these, and the rest."""
+        pairs = list(zip(self.units, self.identities, strict=True))
+        sides = [[pair for pair in pairs if (pair[1] in identities) is known] for known in (True, False)]
+        found = [Stack(tuple(u for u, _ in side), tuple(i for _, i in side)) for side in sides]
+        return found[0], found[1]
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -99,8 +106,8 @@ def config_units(
     family: str, method: str, tasks: tuple[str, ...], splits: Iterable[int], settings: Settings
 ) -> list[Unit]:
     """Every configuration and seed of one set of tasks, on these splits. The linear family tunes itself inside."""
-    if family == "linear":
-        return [Unit(family, method, tasks, split) for split in splits]
+    if family == "linear":  # the seed is that of its inner folds
+        return [Unit(family, method, tasks, split, settings.seed) for split in splits]
     common = {"trunk": settings.trunk, "epochs": settings.epochs, "batch": settings.batch}
     common |= {"weight_decay": settings.weight_decay}
     if settings.vectors is not None:

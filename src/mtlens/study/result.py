@@ -137,6 +137,8 @@ class StudyResult:
                 f"| {escaped(c['target'])} | {_number(c['difference'])} | {interval} | {c['n']} | {c['verdict']} |"
             )
         pooled = self.verdicts["pooled"]["together"]
+        if pooled["difference"] is None:  # no mean over tasks of different metrics
+            return "\n".join(lines)
         interval = f"{_number(pooled['low'])} .. {_number(pooled['high'])}"
         lines.append(
             f"| **mean of {pooled['cells']}** | {_number(pooled['difference'])} | {interval} | {pooled['n']} "

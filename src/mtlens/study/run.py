@@ -194,7 +194,11 @@ class Run:
     # ------------------------------------------------------------------ training
 
     def execute(self, units: Sequence[Unit]) -> None:
-        """Run what the ledger does not hold yet; a stack that is there in part runs again whole."""
+        """Run what the ledger does not hold yet.
+
+        A stack enters whole, so one that is there in part was begun by another study or with other settings: what is
+        there is taken, and only the rest is trained (a training's result does not depend on its stack).
+        """
         wanted = [unit for unit in dict.fromkeys(units) if unit not in self._known]
         prints = {split: self.splitter.fingerprints(split) for split in {unit.split for unit in wanted}}
         stacks = stacks_of(wanted, prints)
@@ -202,11 +206,11 @@ class Run:
         missing = []
         for stack in stacks:
             there = self.ledger.find(stack.identities)
-            if len(there) == len(stack.units):
-                self._enter(stack, [there[identity] for identity in stack.identities])
-                self.reused += len(stack.units)
-            else:
-                missing.append(stack)
+            known, rest = stack.divided(there)
+            self._enter(known, [there[identity] for identity in known.identities])
+            self.reused += len(known.units)
+            if rest.units:
+                missing.append(rest)
         self._train(missing)
 
     def _train(self, stacks: Sequence[Stack]) -> None:

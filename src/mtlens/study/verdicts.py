@@ -89,11 +89,35 @@ def transfer(run: Run) -> list[dict[str, Any]]:
     for target in run.names:
         for source in run.names:
             if source == target:
-                found.append(alone_cell(run, target) | {"predicted": None})
+                found.append(alone_cell(run, target) | {"predicted": None} | _alone_by_family(run, target))
             else:
                 predicted = run.screening.predicted.get((target, source))
-                found.append(by_pair[target, source].as_dict() | {"score": None, "predicted": predicted})
+                cell = by_pair[target, source]
+                found.append(cell.as_dict() | {"score": None, "predicted": predicted} | _by_family(run, cell))
     return found
+
+
+def _by_family(run: Run, cell: Cell) -> dict[str, Any]:
+    """A measured cell by either family, whichever validation preferred; no verdict, only the numbers."""
+    found: dict[str, Any] = {}
+    splits = range(run.settings.looks[-1])
+    for family in run.families if cell.n else ():
+        pair = (cell.target, cell.source)
+        values, _ = run.evidence.differences(cell.target, pair, splits, families=(family,))
+        found |= {family: _numbers(run, cell.target, values, "difference")} if len(values) else {}
+    return {"by_family": found}
+
+
+def _alone_by_family(run: Run, target: str) -> dict[str, Any]:
+    """The tuned single-task score of each family."""
+    scores = {family: _alone_scores(run, target, (family,))[0] for family in run.families}
+    return {"by_family": {f: _numbers(run, target, values, "score") for f, values in scores.items() if values}}
+
+
+def _numbers(run: Run, target: str, values: Any, name: str) -> dict[str, Any]:
+    c = compare_splits(values, run.judge.ratio(target), balanced=run.judge.balanced)
+    numbers = {name: float(c.difference), "low": float(c.low), "high": float(c.high)}
+    return {what: v if np.isfinite(v) else None for what, v in numbers.items()} | {"n": c.n}
 
 
 def pooled(run: Run) -> dict[str, Any]:
@@ -121,23 +145,23 @@ def pooled(run: Run) -> dict[str, Any]:
 
 def alone_cell(run: Run, target: str) -> dict[str, Any]:
     """The diagonal: the tuned single-task score (of the family validation prefers), no difference."""
-    scores, families = [], []
+    scores, families = _alone_scores(run, target, run.families)
+    cell = Cell(target, target, np.empty(0), families).as_dict()
+    cell |= {"n": len(scores), "p": None, "p_adjusted": None, "verdict": None, "runs_needed": None, "score": None}
+    return cell | (_numbers(run, target, scores, "score") if scores else {})
+
+
+def _alone_scores(run: Run, target: str, families: tuple[str, ...]) -> tuple[list[float], list[str]]:
+    """Test scores of the splits finished from the first one on, each of the family validation prefers."""
+    scores, used = [], []
     for split in range(run.settings.looks[-1]):
-        family = run.evidence.family(target, split, run.families)
+        family = run.evidence.family(target, split, families)
         choice = run.evidence.alone(family, target, split) if family else None
         if family is None or choice is None:
             break
         scores.append(choice.test)
-        families.append(family)
-    cell = Cell(target, target, np.empty(0), families).as_dict()
-    cell |= {"n": len(scores), "p": None, "p_adjusted": None, "verdict": None, "runs_needed": None, "score": None}
-    if scores:
-        c = compare_splits(scores, run.judge.ratio(target), balanced=run.judge.balanced)
-        cell["score"] = float(c.difference)
-        for what in ("low", "high"):
-            value = float(getattr(c, what))
-            cell[what] = value if np.isfinite(value) else None
-    return cell
+        used.append(family)
+    return scores, used
 
 
 def cost(run: Run) -> dict[str, Any]:

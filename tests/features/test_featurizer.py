@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from mtlens.errors import FileError, InputError
-from mtlens.features import Featurizer, TfIdf, load_state, restore, save_state
+from mtlens.errors import FileError, InputError, UnknownNameError
+from mtlens.features import Featurizer, TfIdf, fit_featurizer, load_state, restore, save_state
 from mtlens.tasks import Table, Task
 
 
@@ -51,6 +51,24 @@ def test_numbers_equal_scikit_learn() -> None:
     np.testing.assert_allclose(got[:, 90:], marks - marks[train].mean(axis=0), atol=1e-12)
     assert features.names[90] == "x0 is missing"
     assert "missing values become the train median, with an indicator column each: x0 (" in features.found[0]
+
+
+def test_a_gap_in_a_column_without_gaps_in_training_becomes_the_train_median() -> None:
+    X = np.array([[10.0, 5.0], [12.0, 1.0], [11.0, 2.0], [19.0, 4.0], [np.nan, np.nan]])
+    got = Featurizer(scale=False).fit(X, rows=np.arange(4)).transform(X)
+    np.testing.assert_array_equal(got[4], np.median(X[:4], axis=0))
+
+
+def test_train_rows_are_indices_or_a_mask() -> None:
+    X = np.random.default_rng(2).normal(size=(20, 3))
+    mask = np.arange(20) % 3 == 1
+    by_mask, by_index = (Featurizer().fit(X, rows=rows).state().digest() for rows in (mask, np.flatnonzero(mask)))
+    assert by_mask == by_index
+    for wrong in ([0, 20], [True, False], [[0], [1]]):
+        with pytest.raises(InputError, match="the inputs has 20 rows, but its train rows are"):
+            Featurizer().fit(X, rows=wrong)
+    with pytest.raises(UnknownNameError, match="no task named 'b' in the train rows given"):
+        fit_featurizer(Task("b", X, X[:, 0]), rows={"a": [0, 1]})
 
 
 def test_categories_equal_scikit_learn() -> None:

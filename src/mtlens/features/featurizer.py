@@ -83,7 +83,7 @@ class Featurizer:
 
     def fit(self, X: Any, rows: Any = None) -> Featurizer:
         """Learn from the given rows of one input (a task, array, table, data frame or list of texts); None = all."""
-        return self.fit_views([View.of(X, None if rows is None else np.asarray(rows, dtype=np.int64))])
+        return self.fit_views([View.of(X, rows)])
 
     def fit_views(self, views: Sequence[View], *, match: Match = "same") -> Featurizer:
         """Learn from several inputs with the same columns; they are taken in the first one's order.

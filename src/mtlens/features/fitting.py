@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from mtlens.arrays import Array
-from mtlens.errors import InputError
+from mtlens.errors import InputError, unknown
 from mtlens.features.average import WordAverage
 from mtlens.features.encoder import FrozenEncoder
 from mtlens.features.featurizer import Featurizer
@@ -19,7 +19,7 @@ from mtlens.features.state import State
 from mtlens.features.texts import TextEncoder
 from mtlens.features.tfidf import TfIdf
 from mtlens.features.vectors import EmbeddingTable, vectors_from
-from mtlens.features.views import Match, View
+from mtlens.features.views import Match, View, indices
 from mtlens.tasks import Table, Task, TaskSet
 
 Form: TypeAlias = Literal["dense", "tokens"]
@@ -99,9 +99,10 @@ def train_views(tasks: list[Task], rows: Mapping[str, Array] | None = None) -> l
     """Every distinct input once, with the train rows of all tasks that share it."""
     chosen: dict[int, tuple[Task, list[Array]]] = {}
     for task in tasks:
-        own = task.rows_of("train") if rows is None else np.asarray(rows[task.name], dtype=np.int64)
-        key = id(task.X)
-        chosen.setdefault(key, (task, []))[1].append(own)
+        if rows is not None and task.name not in rows:
+            raise unknown("task", task.name, rows, "the train rows given")
+        own = task.rows_of("train") if rows is None else indices(rows[task.name], task.num_rows, f"task {task.name!r}")
+        chosen.setdefault(id(task.X), (task, []))[1].append(own)
     if not chosen:
         raise InputError("fit_featurizer needs at least one task, found none.")
     return [View.of(task, np.unique(np.concatenate(parts))) for task, parts in chosen.values()]

@@ -88,7 +88,7 @@ class TokenFeaturizer:
 
     def fit(self, X: Any, rows: Any = None) -> TokenFeaturizer:
         """Learn the vocabulary from the given rows of one input; None = all."""
-        return self.fit_views([View.of(X, None if rows is None else np.asarray(rows, dtype=np.int64))])
+        return self.fit_views([View.of(X, rows)])
 
     def fit_views(self, views: Sequence[View], *, match: Any = "same") -> TokenFeaturizer:
         """Learn from several inputs; ``match`` is taken for symmetry, for texts need no common columns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -30,16 +30,13 @@ class View:
     where: str
 
     @classmethod
-    def of(cls, source: object, rows: Array | None = None) -> View:
-        """A task with its feature names, or anything that can become inputs (array, table, texts, data frame)."""
-        if isinstance(source, Task):
-            return cls(source.X, source.feature_names, rows, f"task {source.name!r}")
-        if isinstance(source, Table):
-            return cls(source, source.names, rows, "the inputs")
-        X, names = named_inputs(source, "features")
-        if names is None:
-            names = tuple(f"x{i}" for i in range(X.shape[1])) if isinstance(X, np.ndarray) and X.ndim == 2 else ()
-        return cls(X, names, rows, "the inputs")
+    def of(cls, source: object, rows: Any = None) -> View:
+        """A task with its feature names, or anything that can become inputs (array, table, texts, data frame).
+
+        ``rows`` are indices, a mask, or None for all.
+        """
+        X, names, where = _named(source)
+        return cls(X, names, None if rows is None else indices(rows, len(X), where), where)
 
     @cached_property
     def kinds(self) -> dict[str, ColumnKind]:
@@ -114,6 +111,29 @@ class View:
         if not names:
             raise InputError(f"{self.where} has no text column. Say which column holds text, or leave it out.")
         return [self.column(name) for name in names]
+
+
+def _named(source: object) -> tuple[Inputs, tuple[str, ...], str]:
+    if isinstance(source, Task):
+        return source.X, source.feature_names, f"task {source.name!r}"
+    if isinstance(source, Table):
+        return source, source.names, "the inputs"
+    X, names = named_inputs(source, "features")
+    if names is None:
+        names = tuple(f"x{i}" for i in range(X.shape[1])) if isinstance(X, np.ndarray) and X.ndim == 2 else ()
+    return X, names, "the inputs"
+
+
+def indices(given: Any, count: int, where: str) -> Array:
+    """Indices of the given rows of ``count`` (indices or a mask); refused outside of them."""
+    rows: Array = np.asarray(given)
+    if rows.dtype == bool and rows.shape == (count,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.dtype == bool or (len(rows) and not -count <= rows.min() <= rows.max() < count):
+        raise InputError(
+            f"{where} has {count} rows, but its train rows are {rows!r:.80}. Give indices below {count}, or a mask."
+        )
+    return rows.astype(np.int64)
 
 
 def common_kinds(views: Sequence[View], match: Match = "same") -> tuple[dict[str, ColumnKind], tuple[str, ...]]:

@@ -22,9 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mtlens.models.members import joined
+from mtlens.models.fitting import _range
+from mtlens.models.linear_members import LinearFits
+from mtlens.models.members import Encoded, joined
 from mtlens.models.networks import Networks, job_of
-from mtlens.models.system import Grid
+from mtlens.models.system import Grid, System
 from mtlens.study.advice import PartAdvice
 from mtlens.study.candidates import Candidate, HeldOut
 from mtlens.tasks import Task, TaskSet
@@ -162,21 +164,24 @@ def _count(size: str, available: int) -> int:
 
 
 class Deployed:
-    """Test predictions of every procedure's pieces, fitted on all development rows."""
+    """Test predictions of every procedure's pieces, fitted on all development rows by what ``mtlens fit`` uses."""
 
     def __init__(self, held: HeldOut, full: TaskSet, test: dict[str, np.ndarray]) -> None:
         self.held = held
         self.X = {name: held.space.encode(np.asarray(full[name].X)[rows]) for name, rows in test.items()}
+        self.fits = LinearFits(list(held.dense), self._system(Candidate("alone", "linear")))
+
+    def _system(self, candidate: Candidate) -> System:
+        return candidate.system(self.held.raw.names, self.held.grid, self.held.seed, self.held.folds)
 
     def linear(self, name: str, candidate: Candidate | None) -> np.ndarray:
-        if candidate is None:
-            return self.held.alone_core.fit(name).predict(self.X[name])
-        system = candidate.system(self.held.raw.names, self.held.grid, self.held.seed, self.held.folds)
-        sources = system.sources_of(name)
-        if not sources:
-            return self.linear(name, None)
-        method = "shrink" if candidate.recipe == "shrink" else "joint"
-        return self.held.joint_core.fit(name, sources, method=method).predict(self.X[name])
+        self.fits.system = self._system(candidate or Candidate("alone", "linear"))  # its cores serve every system
+        member = self.fits.alone(name) if candidate is None else self.fits.joint(name)
+        return member.predict(Encoded(self.X[name], self.X[name]))
+
+    def shared_penalty(self, name: str) -> np.ndarray:
+        core = self.fits._alone
+        return core.fit_at(name, core.shared_ridge(self.held.names)).predict(self.X[name])
 
     def trunk(self, candidate: Candidate | None, seed: int) -> dict[str, np.ndarray]:
         held = self.held
@@ -219,7 +224,7 @@ def _one_split(
         None,
         None,
     )
-    held, deployed = part.held, None
+    held = part.held
     deployed = Deployed(held, tasks, {n: test[n] for n in development.names})
     own = {family: held.alone(family) for family in families} if held.names else {}
     chosen_family = part._families(own) if held.names else dict.fromkeys(development.names, "linear")
@@ -238,7 +243,6 @@ def _one_split(
         test_trunk |= {c.recipe: deployed.trunk(c, held.seed) for c in candidates if c.family == "trunk"}
 
     points: dict[str, dict[str, float]] = {}
-    shared_ridge = held.alone_core.shared_ridge(held.names) if held.names and "linear" in families else None
     for name in development.names:
         if name not in scored:
             continue
@@ -261,11 +265,7 @@ def _one_split(
         weight = 0.0 if join is None else join.weights.get(name, join.pooled)
         found["advice"] = joined(base, made[best] if best is not None else None, weight, kind, low, high)
         for label, control in controls.items():
-            other = (
-                test_trunk["again"].get(name, base)
-                if label == "second network"
-                else held.alone_core.fit_at(name, shared_ridge).predict(deployed.X[name])
-            )
+            other = test_trunk["again"].get(name, base) if label == "second network" else deployed.shared_penalty(name)
             found[f"control: {label}"] = joined(base, other, control.weights.get(name, control.pooled), kind, low, high)
         points[name] = {label: _points(tasks[name], y, value) for label, value in found.items()}
     return {
@@ -303,11 +303,6 @@ def _errors(held: HeldOut, name: str, alone: np.ndarray, joint: np.ndarray) -> t
     known = task.labelled & (held.fold_of[name] >= 0)
     parts = [values if values.ndim == 2 else values[:, None] for values in (alone, joint)]
     return tuple(float(((y - p)[known] ** 2).sum()) for p in parts)  # type: ignore[return-value]
-
-
-def _range(task: Task) -> tuple[float, float]:
-    known = task.y[task.labelled]
-    return (0.0, 1.0) if task.kind != "regression" else (float(known.min()), float(known.max()))
 
 
 def _has_variety(task: Task) -> bool:

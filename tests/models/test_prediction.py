@@ -106,6 +106,29 @@ def test_ids(model: Model, tmp_path: Path) -> None:
         predict_file(model, plain, tmp_path / "p.csv", ids="nr")
 
 
+@pytest.mark.parametrize(
+    ("columns", "ids"),
+    [
+        (["patient_id"], "patient_id"),
+        (["CustomerId"], "CustomerId"),
+        (["sample ID", "paid"], "sample ID"),
+        (["a_id", "b_id"], "row"),
+        (["a_id", "id"], "id"),
+        (["grid", "paid"], "row"),
+    ],
+)
+def test_rows_are_named_by_the_only_column_called_an_id(
+    model: Model, tmp_path: Path, columns: list[str], ids: str
+) -> None:
+    data = {"age": np.zeros(2), "size": np.zeros(2), "city": np.array(["Rome"] * 2, object)}
+    named = {name: np.array(["007", "x"], object) for name in columns}
+    done = predict_file(model, write_csv(tmp_path / "d.csv", named | data), tmp_path / "o.csv", tasks=["buys"])
+    assert done.columns[0] == ids
+    assert (tmp_path / "o.csv").read_text().splitlines()[1].startswith("0," if ids == "row" else "007,")
+    ignored = [name for name in columns if name != ids]
+    assert bool(done.notes) == bool(ignored) and all(name in done.notes[0] for name in ignored)
+
+
 def test_strange_categories_are_said_once(model: Model, tmp_path: Path) -> None:
     data = {"age": np.zeros(3), "size": np.zeros(3), "city": np.array(["Bern", "Rome", "Ulm"], object)}
     done = predict_file(model, write_csv(tmp_path / "d.csv", data), tmp_path / "o.csv")
@@ -123,6 +146,9 @@ def test_mistakes_leave_no_file(model: Model, tmp_path: Path) -> None:
         predict_file(model, path, format="parquet")
     with pytest.raises(UnknownNameError, match="no format named 'xlsx'"):
         predict_file(model, path, tmp_path / "o.csv", format="xlsx")  # type: ignore[arg-type]
+    for ending in ("xlsx", "gz", "json"):
+        with pytest.raises(InputError, match=rf"predictions are written as csv, jsonl, parquet, not as \.{ending}"):
+            predict_file(model, path, tmp_path / f"o.{ending}")
     with pytest.raises(UnknownNameError, match="no task named 'x'"):
         predict_file(model, path, tmp_path / "o.csv", tasks=["x"])
     with pytest.raises(InputError, match="level=7"):

@@ -122,6 +122,15 @@ def test_a_model_is_replaced_but_nothing_else(model: Model, tmp_path: Path) -> N
     assert names_in(tmp_path) == ["file", "m"]
 
 
+def test_whoever_may_read_the_card_may_read_the_model(model: Model, tmp_path: Path) -> None:
+    folder = model.save(tmp_path / "m")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    (tmp_path / "plain").write_text("")
+    assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode & 0o777}
+    (tmp_path / "folder").mkdir()
+    assert folder.stat().st_mode == (tmp_path / "folder").stat().st_mode
+
+
 def test_a_crash_while_writing_leaves_the_old_model(model: Model, tmp_path: Path, monkeypatch: Any) -> None:
     target = model.save(tmp_path / "m")
     before = (target / "model.json").read_bytes()

@@ -458,6 +458,10 @@ def test_ray_is_an_extra() -> None:
 def test_showing_what_is_not_there(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(FileError, match=r"holds no verdicts.json.*mtlens study"):
         StudyResult.open(tmp_path)
+    for content, message in (("{", "cannot read .*Run the same study again"), ('{"a": 1}', "format None, needed 1")):
+        (tmp_path / "verdicts.json").write_text(content)
+        with pytest.raises(FileError, match=message):
+            StudyResult.open(tmp_path)
     with pytest.raises(UnknownNameError, match="Did you mean 't1'"):
         StudyResult.open(folder).cell("t0", "t11")
 

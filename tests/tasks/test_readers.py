@@ -109,8 +109,10 @@ def test_decimal_commas_are_numbers_where_commas_do_not_separate(tmp_path: Path)
     assert tasks["t"].kind == "regression" and tasks["t"].y.tolist() == [0.25, 1.0, -3.5]
     assert np.array_equal(tasks["t"].X, [[1.5, 7], [-2.25, np.nan], [0.5, 1000]], equal_nan=True)
     assert "semicolon-separated, header found, decimal commas" in tasks.found[0]
-    path.write_text('a,x,y\n"1,500",1,0\n"2,000",2,1\n')  # thousands, or not: nobody knows
-    assert read_tasks(path)["t"].X.kinds == {"a": "category", "x": "number"}
+    path.write_text('a,x,y\n"1,500",1,0\n"2,000",2,1\n1,3,1\n')  # thousands, or not: nobody knows
+    with pytest.raises(InputError, match="column 'a' holds numbers with a comma, such as '1,500'"):
+        read_tasks(path)
+    assert read_tasks(path, categories=["a"])["t"].X.kinds == {"a": "category", "x": "number"}
 
 
 def test_what_tables_write_where_a_value_is_missing(tmp_path: Path) -> None:

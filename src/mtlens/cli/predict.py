@@ -18,7 +18,8 @@ def predict(
     ] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
     ids: Annotated[
-        str | None, typer.Option("--id", help="The column that names rows; by default one called id, else a count.")
+        str | None,
+        typer.Option("--id", help="The column that names rows; by default id or the only ..._id, else a count."),
     ] = None,
     level: Annotated[float, typer.Option(help="Share of new labels that intervals should hold.")] = 0.9,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes.")] = False,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,8 @@ def linear_spaces(tasks: TaskSet) -> list[Space]:
     groups: dict[Hashable, list[Task]] = {}
     for task in parts:
         groups.setdefault(_signature(task), []).append(task)
-    return [_space(group) for group in groups.values()]
+    given = {name: value for name in ("vectors", "encoder") if (value := tasks.settings.get(name)) is not None}
+    return [_space(group, given) for group in groups.values()]
 
 
 def _development(tasks: TaskSet) -> list[Task]:
@@ -58,12 +60,13 @@ def _signature(task: Task) -> Hashable:
     return frozenset(task.feature_names) if task.X.ndim == 2 else task.X.shape[1:]
 
 
-def _space(group: Sequence[Task]) -> Space:
+def _space(group: Sequence[Task], given: Mapping[str, Any]) -> Space:
+    """``given``: what the SPEC names to read texts with."""
     found: list[str] = []
     if _are_numbers(group):
         inputs: list[Array] = [np.asarray(task.X) for task in group]
     else:
-        featurizer = fit_featurizer(group, rows={task.name: np.arange(task.num_rows) for task in group})
+        featurizer = fit_featurizer(group, rows={task.name: np.arange(task.num_rows) for task in group}, **given)
         inputs = [np.asarray(X) for X in transform_tasks(featurizer, group)]
         found += featurizer.found
     if inputs[0].ndim > 2:

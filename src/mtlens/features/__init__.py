@@ -8,6 +8,7 @@ from mtlens.features.fitting import encode_texts as encode_texts
 from mtlens.features.fitting import fit_featurizer as fit_featurizer
 from mtlens.features.fitting import form_of as form_of
 from mtlens.features.fitting import restore as restore
+from mtlens.features.fitting import text_identity as text_identity
 from mtlens.features.fitting import transform_tasks as transform_tasks
 from mtlens.features.sequences import TokenFeaturizer as TokenFeaturizer
 from mtlens.features.sequences import Tokens as Tokens

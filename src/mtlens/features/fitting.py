@@ -12,6 +12,7 @@ import numpy as np
 from mtlens.arrays import Array
 from mtlens.errors import InputError, unknown
 from mtlens.features.average import WordAverage
+from mtlens.features.cache import cache_folder
 from mtlens.features.encoder import FrozenEncoder
 from mtlens.features.featurizer import Featurizer
 from mtlens.features.sequences import TokenFeaturizer, Tokens
@@ -79,6 +80,18 @@ def fit_featurizer(
     return Featurizer(**options).fit_views(views, match=match)
 
 
+def text_identity(
+    vectors: EmbeddingTable | str | Path | None = None, encoder: FrozenEncoder | str | Path | None = None
+) -> dict[str, str]:
+    """What word vectors and encoder hold, as hashes: a file that changed in its place is another one."""
+    table = vectors_from(vectors)
+    found = {} if table is None else {"vectors": table.identity}
+    if encoder is not None:
+        frozen = encoder if isinstance(encoder, FrozenEncoder) else shared_encoder(str(encoder))
+        found["encoder"] = frozen.identity
+    return found
+
+
 def text_encoder(
     vectors: EmbeddingTable | str | Path | None = None, encoder: FrozenEncoder | str | Path | None = None
 ) -> TextEncoder:
@@ -91,8 +104,11 @@ def text_encoder(
 
 @lru_cache(maxsize=2)
 def shared_encoder(source: str) -> FrozenEncoder:
-    """The encoder of that name, loaded once: every split and task that names it shares its texts' vectors."""
-    return FrozenEncoder(source)
+    """The encoder of that name, loaded once: every split and task that names it shares its texts' vectors.
+
+    They are kept on disk too, see :func:`cache_folder`, for the next command on the same texts.
+    """
+    return FrozenEncoder(source, cache=cache_folder())
 
 
 def train_views(tasks: list[Task], rows: Mapping[str, Array] | None = None) -> list[View]:

@@ -71,6 +71,14 @@ class EmbeddingTable:
     def places(self) -> dict[str, int]:
         return {word: place for place, word in enumerate(self.words)}
 
+    @cached_property
+    def identity(self) -> str:
+        """Hash of the words and their vectors: tables with the same one are the same, wherever they came from."""
+        mark = blake2b("\n".join(self.words).encode("utf-8", "surrogatepass"), digest_size=16)
+        mark.update(f"|{self.vectors.shape}|".encode())
+        mark.update(np.ascontiguousarray(self.vectors).tobytes())
+        return mark.hexdigest()
+
     def __contains__(self, word: object) -> bool:
         return word in self.places
 

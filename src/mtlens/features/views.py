@@ -86,7 +86,7 @@ class View:
 
     def _as_numbers(self, name: str) -> Array:
         column = self.column(name)
-        if column.dtype.kind != "f":
+        if column.dtype.kind not in "fiub":
             present = next((value for value in column if value is not None), None)
             if present is not None:
                 raise InputError(

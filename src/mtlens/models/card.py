@@ -112,7 +112,10 @@ def _limits(model: Model) -> Iterator[str]:
         )
         yield "* Predictions stay inside the range of the training labels."
     if any(task.kind != "regression" for task in model.tasks.values()):
-        yield "* Probabilities are as the models give them; they were not calibrated afterwards."
+        yield (
+            "* Probabilities are as the models give them, but never 0 or 1 (at least 1 / (rows + classes) off); "
+            "they were not calibrated afterwards."
+        )
 
 
 def _inputs(model: Model) -> Iterator[str]:

@@ -352,10 +352,12 @@ def _known(task: Task, prediction: FloatArray) -> IntArray:
 
 
 def _range(task: Task) -> tuple[float, float]:
-    """Range of the labels; probabilities lie in 0 .. 1."""
-    if task.kind != "regression":
-        return 0.0, 1.0
+    """Range of the labels. Probabilities stay off 0 and 1 by the rule of succession, ``1 / (n + classes)``: n rows
+    without a class do not prove that it cannot be, and clipped linear models would say so of many rows."""
     known = task.y[task.labelled]
+    if task.kind != "regression":
+        least = 1.0 / (len(known) + task.num_classes)
+        return least, 1.0 - least
     return float(known.min()), float(known.max())
 
 

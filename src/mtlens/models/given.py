@@ -166,6 +166,8 @@ def _fitted_to(system: System, tasks: TaskSet, notes: list[str]) -> System:
         notes.append(f"not in the advice, so fitted by themselves: {', '.join(strangers[:10])}")
     wanted = set(tasks.names)
     gone = [name for name in system.names if name not in wanted]
+    if gone:
+        notes.append(f"in the advice, but not in the data, so left out: {', '.join(gone[:10])}")
     needed = [(plan.name, s) for plan in system.tasks if plan.name in wanted for s in system.sources_of(plan.name)]
     without = next(((target, source) for target, source in needed if source in gone), None)
     if without is not None:

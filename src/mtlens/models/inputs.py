@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -127,9 +128,15 @@ class Rows:
 
     @classmethod
     def of(cls, source: Any, where: str = "the rows to predict", labels: Sequence[str] = ()) -> Rows:
-        """A task, array, Table, dict of columns, data frame or list of texts."""
+        """A task, array, Table, dict of columns, data frame, list of texts, a record or a list of records."""
         if isinstance(source, Rows):
             return source
+        if isinstance(source, (str, os.PathLike)):
+            raise InputError(
+                f"{where}: a model predicts rows, found the text {str(source)!r:.100}. Give a data frame, a dict of "
+                "columns, or a list; for the rows of a file use mtlens predict MODEL FILE."
+            )
+        source = _as_columns(source)
         if isinstance(source, Task):
             return cls(source.X, source.feature_names or None, where, tuple(labels))
         if isinstance(source, Table):
@@ -165,6 +172,16 @@ class Rows:
         """Columns that no schema reads and that are no labels."""
         read = {name for schema in schemas for name in schema.called(self).values()} if self.names else set()
         return tuple(n for n in self.names or () if n not in read and n not in self.labels)
+
+
+def _as_columns(source: Any) -> Any:
+    """Records (dicts of single values, as JSON brings them) as columns; what a record lacks is missing."""
+    if isinstance(source, Mapping) and source and all(np.ndim(value) == 0 for value in source.values()):
+        source = [source]
+    if not isinstance(source, (list, tuple)) or not source or not all(isinstance(row, Mapping) for row in source):
+        return source
+    names = dict.fromkeys(name for row in source for name in row)
+    return {name: [row.get(name) for row in source] for name in names}
 
 
 def _as_kind(column: Array, name: str, schema: Schema, where: str) -> Array:

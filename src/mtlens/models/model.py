@@ -34,7 +34,7 @@ class TaskModel:
     Attributes:
         space: number of the feature space its members read.
         alone, joint, weight: see :class:`mtlens.models.system.TaskPlan`; ``joint`` is None for a task by itself.
-        low, high: range of the labels it was trained on; predictions stay inside.
+        low, high: range of the labels it was trained on, or of probabilities; predictions stay inside.
         errors: ``(n,)`` sorted absolute errors of regression predictions for rows that took no part in making them;
             None for classes, and where the task was too small for that.
         facts: rows, held-out scores, settings: for the card.

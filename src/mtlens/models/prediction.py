@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from mtlens.tasks.table import ColumnKind
 Format: TypeAlias = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[str, ...] = get_args(Format)
 MODEL_FILE = "model.json"  # a folder with it is a model
+_SUFFIXES = {"": "csv", "txt": "csv", "ndjson": "jsonl", **{form: form for form in FORMATS}}
 ROW = "row"  # the name of the column that counts rows from 0, where a file has no ids
 
 
@@ -53,7 +55,8 @@ def predict_file(
         out: the file to write (whole or not at all); None writes to standard output.
         tasks: some tasks; by default all.
         format: "csv", "jsonl" or "parquet"; by default by ``out``'s suffix, else CSV.
-        ids: the column that names rows; by default one called id, ids or row_id, else rows are counted from 0.
+        ids: the column that names rows; by default one called id, ids or row_id, else the only one whose name ends in
+            id (patient_id, CustomerId); else rows are counted from 0.
         level: of the intervals of regression tasks.
     """
     names = model.names if tasks is None else tuple(model.task(name).name for name in tasks)
@@ -107,7 +110,7 @@ class _Source:
         if self.ids is not None and self.ids not in (rows.names or ()):
             raise unknown("column", self.ids, rows.names or (), self.path.name)
         if self.ids is None:
-            self.ids = next((n for n in rows.names or () if n.lower() in ID_NAMES and n not in read), None)
+            self.ids = _id_column([name for name in rows.names or () if name not in read | set(self.model.names)])
         self._extra = tuple(name for name in rows.extra(self.schemas) if name != self.ids)
 
     def _with_ids(self, rows: Rows, block: Block) -> dict[str, Array]:
@@ -122,6 +125,16 @@ class _Source:
             yield f"columns that the model does not use were ignored: {listed(self._extra)}"
         for column, labels in self._strange.items():
             yield unseen_line(column, sorted(labels))
+
+
+_ENDS_IN_ID = re.compile(r"(?i:[\W_]id)|[a-z]I[dD]")
+
+
+def _id_column(free: Sequence[str]) -> str | None:
+    """The column that names rows, among those that are neither inputs nor labels, judged by its name alone."""
+    plain = next((name for name in free if name.lower() in ID_NAMES), None)
+    ending = [name for name in free if _ENDS_IN_ID.search(name[-3:])]
+    return plain or (ending[0] if len(ending) == 1 else None)
 
 
 def _texts(column: Array) -> Array:
@@ -145,7 +158,12 @@ def _format(given: str | None, out: str | Path | None) -> str:
     if given is not None and given not in FORMATS:
         raise unknown("format", given, FORMATS)
     suffix = "" if out is None else Path(out).suffix.lower().removeprefix(".")
-    form = given or {"ndjson": "jsonl"}.get(suffix, suffix if suffix in FORMATS else "csv")
+    form = given or _SUFFIXES.get(suffix)
+    if form is None:
+        raise InputError(
+            f"--out {str(out)!r:.200}: predictions are written as {', '.join(FORMATS)}, not as .{suffix}. Use one of "
+            "these endings, or say --format."
+        )
     if form == "parquet" and out is None:
         raise InputError("Parquet goes to a file, not to the terminal. Add --out FILE.parquet.")
     return form

@@ -55,7 +55,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> Path:
     try:
         save_tree(made, _tree(model), name=NAME)
         (made / CARD).write_text(card_of(model), encoding="utf-8", errors="backslashreplace")
-        made.chmod(0o755)
+        _open_to_readers(made)
         _move(made, target)
     except (OSError, ValueError) as error:  # ValueError: a name no file can have
         if isinstance(error, MtlensError):
@@ -113,6 +113,14 @@ def check_place(path: str | os.PathLike[str]) -> None:
             f"{target} holds other things ({', '.join(foreign[:5] or held[:5])}), which a model would replace. "
             "Choose an empty or new folder."
         )
+
+
+def _open_to_readers(made: Path) -> None:
+    """Files made under temporary names are their writer's alone; a model is read by whoever may read its card."""
+    mode = (made / CARD).stat().st_mode & 0o777  # what the umask leaves
+    for file in made.iterdir():
+        file.chmod(mode)
+    made.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _move(made: Path, target: Path) -> None:

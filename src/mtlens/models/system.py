@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ Choice: TypeAlias = bool | int | float | str
 
 VERSION = 1
 LARGEST = 16 << 20  # bytes
+WIDEST = 1_000_000  # units of a network: a slip of the finger must not ask for terabytes
 SETTINGS = (
     "capacity", "lr", "epochs", "batch", "weight_decay", "weighting", "align", "align_rank", "penalty", "optimizer",
     "steps",
@@ -54,6 +56,8 @@ class Grid(BaseModel):
         for name in ("capacities", "learning_rates", "ridges", "weights"):
             if any(value <= 0 for value in getattr(self, name) or ()):
                 raise ValueError(f"{name} must hold numbers above zero")
+        if max(self.capacities) > WIDEST:
+            raise ValueError(f"capacities must hold numbers up to {WIDEST}, not {max(self.capacities)}")
         return self
 
 
@@ -156,14 +160,14 @@ class System(BaseModel):
         for what, found in (("task", names), ("group", [group.name for group in self.groups])):
             twice = next((name for name in found if found.count(name) > 1), None)
             if twice is not None:
-                raise ValueError(f"has two {what}s named {twice!r}. Keep one of them")
+                raise ValueError(f"two {what}s are named {twice!r}. Keep one of them")
         groups = {group.name: group.tasks for group in self.groups}
         for group, members in groups.items():
             _refuse_strangers(members, names, f"group {group!r}")
         for plan in self.tasks:
             _refuse_strangers(plan.sources or (), names, f"the sources of task {plan.name!r}")
             if plan.name in (plan.sources or ()):
-                raise ValueError(f"names task {plan.name!r} as a source of itself. Take it out of its sources")
+                raise ValueError(f"task {plan.name!r} is a source of itself. Take it out of its sources")
             if plan.recipe == "group" and plan.name not in groups.get(plan.group or "", ()):
                 raise ValueError(f"task {plan.name!r} asks for group {plan.group!r}, which does not list it")
         return self
@@ -260,7 +264,8 @@ class System(BaseModel):
             if isinstance(error, FileError):
                 raise
             raise FileError(
-                f"no advice at {path}: {error}. `mtlens study` writes advice.toml into its --out folder."
+                f"no advice at {path}: {getattr(error, 'strerror', None) or error}. "
+                "`mtlens study` writes advice.toml into its --out folder."
             ) from error
         return cls.from_toml(text, str(path))
 
@@ -342,10 +347,14 @@ def _mistake(error: ValidationError, written: Mapping[str, Any], where: str) -> 
         return unknown("key", place[-1], [_WRITTEN.get(key, key) for key in known], owner)
     if first["type"] == "missing" and place:
         return InputError(f"{owner} has no {_WRITTEN.get(str(place[-1]), place[-1])!r}. Add it.")
-    said = first["msg"].removeprefix("Value error, ")
+    said = _PYDANTIC.sub("must", first["msg"].removeprefix("Value error, ")).split(" after validation")[0]
     found = "" if first["type"] == "value_error" else f" (found {first.get('input')!r:.80})"
-    key = ".".join(map(str, place))
-    return InputError(f"{owner}{': ' + key if key else ''} {said[:1].lower() + said[1:]}{found}.")
+    key = "".join(f"{part} " for part in place)
+    end = "" if said.endswith("?") else "."
+    return InputError(f"{owner}: {key}{said[:1].lower() + said[1:]}{found}{end}")
+
+
+_PYDANTIC = re.compile(r"^(Input|List|String|Dictionary) should")
 
 
 def _label(written: Mapping[str, Any], kind: str, number: Any) -> str:

@@ -29,7 +29,7 @@ from mtlens.theory.transfer import LinearProblem, LinearTransfer
 
 Family = Literal["linear", "trunk"]
 FEW_SOURCES = 30  # tasks up to which the sources' predictions are tried as further inputs
-LEAST = 2  # labelled rows a fold, and of every class, below which a task has no evidence of its own
+LEAST = 2  # labelled rows a fold, and of the second class, below which a task has no evidence of its own
 OTHER_SEED = 7919  # added to the seed for the control: the same model, drawn again
 
 Say = Callable[[str], None]
@@ -261,8 +261,9 @@ def _shortage(task: Task, folds: int) -> str:
         return f"{len(known)} labelled rows, {LEAST * folds} are needed"
     if task.kind != "regression":
         counts = np.bincount(known.astype(np.int64), minlength=task.num_classes)
-        if counts.min() < LEAST:
-            return f"{counts.min()} rows of class {task.classes[int(counts.argmin())]!r}, {LEAST} are needed"
+        place = int(np.argsort(counts)[-2])  # a rare class among several does not keep the others from being judged
+        if counts[place] < LEAST:
+            return f"{counts[place]} rows of class {task.classes[place]!r}, {LEAST} are needed"
     return ""
 
 

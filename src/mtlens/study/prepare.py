@@ -107,8 +107,17 @@ class Splitter:
         own = task_fingerprints(self.split(index))
         if self._plain:
             return own
-        everything = [sorted(own.values()), {name: str(value) for name, value in self.options.items()}]
+        everything = [sorted(own.values()), self.texts]
         return {name: digest_json([value, everything]) for name, value in own.items()}
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """What texts become numbers with, by content."""
+        if not self.options:
+            return {}
+        from mtlens.features import text_identity
+
+        return text_identity(**self.options)
 
     def _recalled(self, what: str, make: Callable[[], Any]) -> Any:
         """A by-product of the data and the settings of the splits, kept in the ledger if there is one."""
@@ -126,9 +135,7 @@ class Splitter:
         from mtlens import __version__
 
         data = [task_fingerprints(tasks) for tasks in (self.tasks, self.official) if tasks is not None]
-        return digest_json(
-            [__version__, data, repr(self.splits), repr(self.final), sorted(map(str, self.options.items()))]
-        )
+        return digest_json([__version__, data, repr(self.splits), repr(self.final), self.texts])
 
     def ratio(self, name: str) -> float:
         """Test rows over all other labelled rows of a task, as the first split has them."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from mtlens.errors import FileError, unknown
 
+FORMAT = 1
 VERDICTS_FILE = "verdicts.json"
 TRANSFER_FILE = "transfer.csv"
 PLAN_FILE = "plan.json"
@@ -34,13 +35,20 @@ class StudyResult:
         """Read a finished (or interrupted) run's folder."""
         path = Path(folder) / VERDICTS_FILE
         try:
-            return cls(json.loads(path.read_text("utf-8")), Path(folder))
-        except FileNotFoundError:
+            found = json.loads(path.read_text("utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
             raise FileError(
                 f"{folder} holds no {VERDICTS_FILE}, so no study has ended there. Run: mtlens study SPEC --out {folder}"
             ) from None
         except (OSError, ValueError) as error:
             raise FileError(f"cannot read {path}: {error}. Run the same study again: its ledger is kept.") from error
+        if not isinstance(found, dict) or found.get("format") != FORMAT or not {"tasks", "transfer"} <= found.keys():
+            form = found.get("format") if isinstance(found, dict) else None
+            raise FileError(
+                f"{path} is not what a study of this mtlens writes (format {form!r}, needed {FORMAT}). Run the same "
+                "study again: its ledger is kept."
+            )
+        return cls(found, Path(folder))
 
     def save(self, folder: str | Path) -> Path:
         """Write ``verdicts.json`` and ``transfer.csv``, each whole or not at all."""

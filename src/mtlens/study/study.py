@@ -24,6 +24,7 @@ from mtlens.study.result import PLAN_FILE, StudyResult, write_whole
 from mtlens.study.run import Progress, Run
 from mtlens.study.screening import Screening, screen
 from mtlens.study.settings import SMALL, Budget, Settings
+from mtlens.study.texts import read_as
 from mtlens.study.verdicts import verdicts_of
 from mtlens.tasks import TaskSet
 from mtlens.tasks.metrics import metric_named
@@ -97,7 +98,7 @@ class Study:
         self.settings, said = fit_to_budget(
             self.tasks.names, self._feasible(asked, self.tasks if self._plain else None)
         )
-        self.said += said
+        self.said += [*said, *read_as(self.tasks, self.settings, self.options)]
 
     def _split_off(self, tasks: TaskSet, settings: Settings) -> tuple[TaskSet, TaskSet | None]:
         """Development rows and the official test set; tasks that cannot be split are refused or dropped."""
@@ -218,7 +219,7 @@ class Study:
         """All pairs in order of promise; remembered in the ledger. Very wide inputs are screened only when needed."""
         limited = pairs_to_measure(self.tasks.names, self.settings) < len(all_pairs(self.tasks.names))
         budgeted = self.settings.budget != Budget()
-        key = "screening " + digest_json([task_fingerprints(self.tasks), self.settings.seed, SCREENING])
+        key = "screening " + digest_json([task_fingerprints(self.tasks), splitter.texts, self.settings.seed, SCREENING])
         known = ledger.fact(key) if ledger is not None else None
         if known is not None:
             return Screening.from_fact(self.tasks.names, known)

@@ -1,8 +1,9 @@
-"""Texts that joint training fixed or broke: a few test rows of the pairs with a clear verdict, to read."""
+"""Texts in a study: what they are read as, and test rows of clear verdicts that joint training fixed or broke."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from mtlens.study.cells import Cell
 from mtlens.study.evidence import Choice
 from mtlens.study.linear import LinearSplit
 from mtlens.study.plan import Unit
+from mtlens.study.settings import Settings
 from mtlens.study.trunk import reads_tokens, training_of
-from mtlens.tasks import Table, Task
+from mtlens.tasks import Table, Task, TaskSet
 
 if TYPE_CHECKING:
     from mtlens.study.run import Run
@@ -24,6 +26,31 @@ MOST_TEXTS = 3  # of each sort
 MOST_LETTERS = 300
 
 
+def read_as(tasks: TaskSet, settings: Settings, options: Mapping[str, Any]) -> list[str]:
+    """One line on what each family reads texts as; none where there are no texts.
+
+    ``options``: what the study was given of ``vectors`` and ``encoder``.
+    """
+    if not any(_has_text(tasks, name) for name in tasks.names):
+        return []
+    words = "trunk" in settings.families and reads_tokens(settings.trunk)
+    dense = ["the linear family"] if "linear" in settings.families else []
+    dense += [f"the {settings.trunk} trunk"] if "trunk" in settings.families and not words else []
+    vectors, encoder = options.get("vectors"), options.get("encoder")
+    table = f"the word vectors of {vectors}" if isinstance(vectors, (str, Path)) else "the word vectors given"
+    said = []
+    if dense and encoder is not None:
+        said.append(f"for {' and '.join(dense)} by the frozen encoder {getattr(encoder, 'source', encoder)}")
+    elif dense:
+        said.append(f"for {' and '.join(dense)} by {'TF-IDF' if vectors is None else f'the mean of {table}'}")
+    if words:
+        embedded = "embeddings learned from scratch" if vectors is None else table
+        said.append(f"for the {settings.trunk} trunk word by word with {embedded}")
+    bare = encoder is None and vectors is None
+    why = " (neither vectors nor an encoder are given; a SPEC may name them)" if bare else ""
+    return [f"texts are read {', '.join(said)}{why}."]
+
+
 def changed_texts(run: Run) -> list[dict[str, Any]]:
     """For the clearest pairs whose target has texts: test rows that the joint model gets right and the lone one wrong
     (``fixed``), and the other way round (``broken``).
@@ -32,14 +59,16 @@ def changed_texts(run: Run) -> list[dict[str, Any]]:
     settings, so that nothing new is tried. Rows with the largest change come first. For a regression label a row is
     fixed when the joint prediction is nearer.
     """
-    clear = [cell for cell in run.tables.pairs if cell.verdict in ("helps", "hurts") and _has_text(run, cell.target)]
+    clear = [
+        cell for cell in run.tables.pairs if cell.verdict in ("helps", "hurts") and _has_text(run.tasks, cell.target)
+    ]
     clear.sort(key=lambda cell: cell.p_adjusted)
     found = [_examples(run, cell) for cell in clear[:MOST_CELLS]]
     return [one for one in found if one is not None]
 
 
-def _has_text(run: Run, name: str) -> bool:
-    X = run.tasks[name].X
+def _has_text(tasks: TaskSet, name: str) -> bool:
+    X = tasks[name].X
     return isinstance(X, Table) and "text" in X.kinds.values()
 
 

@@ -11,11 +11,10 @@ from mtlens.study.cells import Cell
 from mtlens.study.curves import capacity_curves, capacity_summary, method_table
 from mtlens.study.official import official_test
 from mtlens.study.plan import count_trainings
+from mtlens.study.result import FORMAT
 from mtlens.study.run import Run
 from mtlens.study.statistics import compare_splits, judge
 from mtlens.study.texts import changed_texts
-
-FORMAT = 1
 
 
 def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:

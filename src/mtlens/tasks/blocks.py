@@ -30,6 +30,7 @@ from mtlens.tasks.files import (
     _first_line,
     _refuse_repeats,
     _whole_lines,
+    beginning,
     checked_path,
     suffix_of,
     with_points,
@@ -131,7 +132,7 @@ def _delimited(path: Path, kinds: Mapping[str, ColumnKind], rows: int) -> Iterat
     encoding = _encoding(head)
     whole = None if encoding == "utf-8" else _decoded(source.all(), encoding, path, 0)
     if whole is None:
-        whole_lines = _whole_lines(head.removeprefix(b"\xef\xbb\xbf"))
+        whole_lines = _whole_lines(beginning(head))
         text = _decoded(whole_lines, encoding, path, 0)
     else:
         text = whole
@@ -164,7 +165,7 @@ def _cut(blocks: Iterable[bytes], quote: bool) -> Iterator[bytes]:
     """The same bytes in pieces that end where a row ends; line ends inside quotes end no row."""
     rest, first = b"", True
     for block in blocks:
-        data = rest + (block.removeprefix(b"\xef\xbb\xbf") if first else block)
+        data = rest + (beginning(block) if first else block)
         first = False
         end = _last_row_end(data, quote)
         if end:

@@ -85,7 +85,7 @@ def _shared(bundle: dict[str, Any], choices: Choices, where: str) -> tuple[list[
         found = f"{x_key} of shape {bundle[x_key].shape} and {y_key} of shape {Y.shape}"
         raise InputError(f"{where} has {found}. They need one row each for the same rows.")
     Y = Y[:, None] if Y.ndim == 1 else Y
-    if Y.ndim != 2:
+    if Y.ndim != 2 or not Y.shape[1]:
         raise InputError(f"{where}: {y_key} has shape {Y.shape}. It needs one row a row of {x_key}, one column a task.")
     rows = _row_fields(bundle, choices, len(Y), where)
     if "task" in bundle and Y.shape[1] == 1:
@@ -187,8 +187,8 @@ def _row_fields(bundle: Mapping[str, Any], choices: Choices, count: int, where: 
         stated = getattr(choices, what)
         key = require(stated, list(bundle), where, "array") if stated else _first(bundle, usual)
         column = None if key is None else bundle[key]
-        if column is not None and not stated and column.shape != (count,):
-            column = None  # ``names`` of tasks, or a weight a task
+        if column is not None and key == "names" and not stated and column.shape != (count,):
+            column = None  # ``names`` of tasks
         if column is not None and column.shape != (count,):
             raise InputError(f"{where}: {key} has shape {column.shape}; it needs one entry for each of {count} rows.")
         fields[what] = column

@@ -92,11 +92,13 @@ def parts_from(values: Array, where: str) -> tuple[Array | None, BoolArray]:
 
 
 def looks_like_parts(values: Array) -> bool:
-    """Whether a column can be read as a split."""
+    """Whether a column says nothing but parts; a split with gaps looks like one, too: it is refused when read."""
     if values.dtype.kind not in "OU":
         return False
-    found = {"" if is_missing(v) else str(v).strip().lower() for v in values}
-    return bool(found) and (found <= set(_PART_OF) or found == {"all"})
+    names = {*_PART_OF, "all", ""}
+    if not all(is_missing(v) or str(v).strip().lower() in names for v in values):
+        return False
+    return not all(is_missing(v) or not str(v).strip() for v in values)
 
 
 def without(y: Array, missing: Sequence[Any], unlabelled: BoolArray) -> Array:

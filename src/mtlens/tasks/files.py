@@ -12,7 +12,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from mtlens.arrays import Array
 from mtlens.errors import FileError, InputError
 from mtlens.tasks.table import Table
 
+NAMELESS = "unnamed_"  # with its number, the name of a column without one
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 NULLS = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None"]
 
@@ -30,7 +31,10 @@ _HEAD = 1 << 18  # bytes looked at to find out delimiter, header and kinds
 _FEWEST_UNPACKED = 1 << 30  # every .gz may unpack to 1 GiB; a larger one to 100 times its own size
 _MOST_RATIO = 100
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_NO_QUANTITY = r"^\s*[+-]?(0\d|\d{16})"  # leading zeros, or more digits than a float holds
 _COMMA_NUMBER = r"^\s*[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?\s*$"
+_APART = ("split", "splits", "fold", "official_split", "patient_id", "id", "ids", "row_id")  # unless asked for
+_COMMAS = r"^\s*[+-]?\d+(,\d+)+(\.\d*)?\s*$"
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 
 
@@ -45,7 +49,7 @@ class Layout:
     names: tuple[str, ...] = ()  # columns that are asked for: a first row that holds one is a header
     texts: tuple[str, ...] = ()  # columns read as text, whatever they hold
     categories: tuple[str, ...] = ()  # columns that may mix numbers and texts
-    apart: tuple[str, ...] = ()  # split, group, ids, time: kept as written, never mixed into the array of numbers
+    apart: tuple[str, ...] = ()  # split, group, ids: kept as written, never mixed into the array of numbers
     last: tuple[str, ...] = ()  # label columns, put behind the others so that these lie side by side
 
 
@@ -173,23 +177,27 @@ def _read_delimited(path: Path, layout: Layout) -> Columns:
     head = source.head()
     encoding = layout.encoding or _encoding(head)
     if encoding == "utf-8":
-        head = head.removeprefix(b"\xef\xbb\xbf")
+        head = beginning(head)
         text = _decoded(_whole_lines(head), encoding, path, 0)
     else:
         text = _decoded(source.all(), encoding, path, 0)
     dialect = _dialect(text[:_HEAD], path, layout)
+    layout = replace(layout, apart=_apart(dialect.names, layout))
     notes: list[str] = []
     table, commas = None, False
     if encoding == "utf-8" and ('"' not in text or not set(layout.apart) & set(dialect.names)):
         table = _read_numbers(source, dialect, layout, _whole_lines(head))
     if table is None:
-        data = text.encode() if encoding != "utf-8" else source.all().removeprefix(b"\xef\xbb\xbf")
+        data = beginning(text.encode() if encoding != "utf-8" else source.all())
         if not dialect.quote and b"\n" in data and re.search(rb"\r(?!\n)", data):
             data = re.sub(rb"\r(?!\n)", b" ", data)
             notes.append(f"{path.name}: carriage returns inside lines were read as spaces")
         table, commas = _read_any(data, dialect, layout, path)
     if not table.num_rows:
         raise InputError(f"{path} has a header ({', '.join(dialect.names[:8])}) and no rows. A task needs rows.")
+    if nameless := [name for name in table.names if name.startswith(NAMELESS) and _is_void(table[name])]:
+        table = table.select(name for name in table.names if name not in nameless)
+        notes.append(f"{path.name}: left out {len(nameless)} empty column(s) without a name")
     written = "no header: columns are named c0, c1, ..." if not dialect.header else "header found"
     how = f"{_DELIMITERS.get(dialect.delimiter, repr(dialect.delimiter))}-separated, {written}"
     if encoding != "utf-8":
@@ -197,6 +205,21 @@ def _read_delimited(path: Path, layout: Layout) -> Columns:
     if commas:
         how += ", decimal commas"
     return Columns(table, f"{path.name}: {table.num_rows} rows x {len(dialect.names)} columns ({how})", tuple(notes))
+
+
+def _is_void(column: Array) -> bool:
+    return column.dtype.kind == "f" and bool(np.isnan(column).all())
+
+
+def beginning(data: bytes) -> bytes:
+    """The start of a file without its byte order mark and empty lines; pyarrow would count these as the header."""
+    return data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+
+
+def _apart(names: Sequence[str], layout: Layout) -> tuple[str, ...]:
+    """Columns kept as written: those stated, and what is called like a split, a group or ids."""
+    usual = [n for n in names if n not in layout.names and (n.lower() in _APART or n.startswith(NAMELESS))]
+    return tuple(name for name in names if name in layout.apart or name in usual)
 
 
 def _encoding(head: bytes) -> str:
@@ -236,7 +259,9 @@ def _dialect(text: str, path: Path, layout: Layout) -> _Dialect:
     if not lines:
         raise FileError(f"{path} holds only empty lines. It needs a header line and rows.")
     tabs = suffix_of(path) == ".tsv"
-    delimiter = layout.delimiter or ("\t" if tabs and "\t" in lines[0] else _found_delimiter(lines[:50]))
+    delimiter = layout.delimiter
+    if delimiter is None:
+        delimiter = "\t" if tabs and "\t" in lines[0] else _found_delimiter(lines[:50])
     if len(delimiter) != 1 or delimiter in '"\r\n\0' or not delimiter.isascii():
         raise InputError(f"{path}: the delimiter is {delimiter!r}; it must be one ASCII character, such as ',' or ';'.")
     quote = layout.quote
@@ -246,7 +271,7 @@ def _dialect(text: str, path: Path, layout: Layout) -> _Dialect:
     header = layout.header if layout.header is not None else _is_header(rows, layout.names)
     if not header:
         return _Dialect(delimiter, quote, False, tuple(f"c{i}" for i in range(len(rows[0]))))
-    names = tuple(name.strip() or f"unnamed_{i + 1}" for i, name in enumerate(rows[0]))
+    names = tuple(name.strip() or f"{NAMELESS}{i + 1}" for i, name in enumerate(rows[0]))
     _refuse_repeats(names, path)
     return _Dialect(delimiter, quote, True, names)
 
@@ -347,7 +372,7 @@ def _line_blocks(source: Source) -> Iterator[bytes]:
     first = True
     for block in source.blocks():
         if first:
-            block = block.removeprefix(b"\xef\xbb\xbf")
+            block = beginning(block)
             first = False
         end = block.rfind(b"\n") + 1
         if not end:
@@ -360,22 +385,20 @@ def _line_blocks(source: Source) -> Iterator[bytes]:
 
 
 def _parsed_texts(chunks: list[Any]) -> Array:
-    """A column kept apart: numbers where every entry is one, otherwise texts."""
+    """A column kept apart: numbers where every entry is one and stays what was written (007 does not), else texts."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     column = pa.chunked_array(chunks, type=pa.string())
+    column = pc.if_else(pc.is_in(column, value_set=pa.array(NULLS)), None, column)
+    if pc.any(pc.match_substring_regex(column, _NO_QUANTITY)).as_py():
+        return _column_of(column)
     for kind in (pa.int64(), pa.float64()):
         try:
-            return _column_of(_empty_to_null(column).cast(kind), whole=True)
+            return _column_of(column.cast(kind), whole=True)
         except pa.ArrowInvalid:
             continue
     return _column_of(column)
-
-
-def _empty_to_null(column: Any) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.if_else(pc.equal(column, ""), None, column)
 
 
 def _read_any(data: bytes, dialect: _Dialect, layout: Layout, path: Path) -> tuple[Table, bool]:
@@ -388,7 +411,8 @@ def _read_any(data: bytes, dialect: _Dialect, layout: Layout, path: Path) -> tup
     read = pacsv.ReadOptions(
         column_names=list(dialect.names), skip_rows_after_names=int(dialect.header), block_size=_block_size(data)
     )
-    types = {name: pa.string() for name in dialect.names if name in layout.texts or name in layout.categories}
+    as_written = (*layout.texts, *layout.categories, *layout.apart)
+    types = {name: pa.string() for name in dialect.names if name in as_written}
     convert = pacsv.ConvertOptions(column_types=types, null_values=NULLS, strings_can_be_null=False)
     parse = dialect.parse_options(newlines=dialect.quote and b'"' in data)
     try:
@@ -398,13 +422,13 @@ def _read_any(data: bytes, dialect: _Dialect, layout: Layout, path: Path) -> tup
     columns, commas = {}, False
     for name in dialect.names:
         column = table.column(name)
-        if name not in types and name not in layout.apart and (points := with_points(column, dialect.delimiter)):
+        if name not in types and (points := with_points(column, dialect.delimiter)):
             column, commas = points, True
-        if pa.types.is_string(column.type) and name not in types and name not in layout.apart:
+        if pa.types.is_string(column.type) and name not in types:
             _refuse_numbers_with_text(column, name, path, dialect)
         if pa.types.is_binary(column.type):
             raise _not_utf8(data, path)
-        columns[name] = _column_of(column, whole=name in layout.apart)
+        columns[name] = _parsed_texts(column.chunks) if name in layout.apart else _column_of(column)
     return Table(columns), commas
 
 
@@ -422,6 +446,19 @@ def with_points(column: Any, delimiter: str) -> Any | None:
     if not pc.all(pc.match_substring_regex(known, _COMMA_NUMBER), min_count=1).as_py():
         return None
     return pc.replace_substring(pc.utf8_trim_whitespace(known), ",", ".").cast(pa.float64())
+
+
+def _with_comma(column: Any) -> str | None:
+    """A number with a comma, from a column of nothing else than these and plain numbers; None for any other column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pc.if_else(pc.is_in(column, value_set=pa.array(NULLS)), None, column)
+    marked = pc.match_substring_regex(known, _COMMAS)
+    if not pc.all(pc.or_(marked, pc.match_substring_regex(known, _NUMBER)), min_count=1).as_py():
+        return None
+    row = pc.index(marked, True).as_py()
+    return str(known[row].as_py()) if row >= 0 else None
 
 
 def _block_size(data: bytes) -> int:
@@ -467,6 +504,11 @@ def _refuse_numbers_with_text(column: Any, name: str, path: Path, dialect: _Dial
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if dialect.delimiter == "," and (one := _with_comma(column)):
+        raise InputError(
+            f"{path}: column {name!r} holds numbers with a comma, such as {one!r}, in a comma-separated file: it may "
+            "separate thousands or decimals. Write 1500 or 1.5, or list the column under categories in a SPEC."
+        )
     given = pc.invert(pc.is_in(column, value_set=pa.array(NULLS)))
     number = pc.match_substring_regex(column, _NUMBER)
     count = pc.sum(number).as_py() or 0
@@ -483,7 +525,7 @@ def _refuse_numbers_with_text(column: Any, name: str, path: Path, dialect: _Dial
 
 def _named_column(column: Any, name: str, path: Path) -> Array:
     try:
-        return _column_of(column)
+        return _column_of(column, whole=True)
     except (FileError, InputError) as error:
         raise type(error)(f"{path}: column {name!r} {str(error).removeprefix('a column ')}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def inputs_from(X: Any, where: str) -> Array | Table:
 def named_inputs(X: Any, where: str) -> tuple[Array | Table, tuple[str, ...] | None]:
     """The inputs, and the names of their columns when they had any."""
     if isinstance(X, np.ndarray) or (hasattr(X, "__array__") and not _is_frame(X)) or isinstance(X, (list, tuple)):
-        made = _from_array(_as_array(X, where), where)
+        made = _from_array(as_array(X, f"{where}: X"), where)
         return made, made.names if isinstance(made, Table) else None
     if isinstance(X, Mapping):
         X = Table({str(name): _column(values, f"{where}, column {str(name)!r}") for name, values in X.items()})
@@ -38,13 +39,41 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "columns") or hasattr(X, "schema")
 
 
-def _as_array(X: Any, where: str) -> Array:
+def as_array(values: Any, where: str) -> Array:
+    """What is given as an array, where masked entries are missing and entries of lists keep their own types.
+
+    >>> as_array(["a", float("nan"), 1], "y").tolist()  # numpy makes three texts of it
+    ['a', nan, 1]
+    """
     try:
-        return np.asarray(X)
+        if np.ma.is_masked(values):
+            numeric = values.dtype.kind in "fiub"
+            return np.asarray(values.astype(float).filled(np.nan) if numeric else values.astype(object).filled(None))
+        array = np.asarray(values)
+        if array.dtype.kind in "US" and isinstance(values, (list, tuple)):
+            own = np.asarray(values, dtype=object)
+            return array if all(isinstance(entry, str) for entry in own.flat) else own
+        return array
     except OverflowError as error:
-        raise InputError(f"{where}: X holds a number too large for a float ({error}).") from error
+        raise InputError(f"{where} holds a number too large for a float ({error}).") from error
     except ValueError as error:
-        raise InputError(f"{where}: X is ragged ({error}). Give every row the same number of values.") from error
+        raise InputError(f"{where} is ragged ({error}). Give every row the same number of values.") from error
+    except (TypeError, RuntimeError) as error:  # a tensor on a device, or one that carries gradient
+        raise InputError(f"{where} cannot be made an array: {error}") from error
+
+
+def label_columns(Y: Any, where: str) -> tuple[list[Array], list[str] | None]:
+    """The columns of ``(m, k)`` labels, and their names when they have any."""
+    if isinstance(Y, Mapping):
+        return [as_array(column, f"{where}, {name!r}") for name, column in Y.items()], [str(name) for name in Y]
+    if _is_frame(Y):
+        columns = _columns_of(Y, where)
+        return list(columns.values()), [str(name) for name in columns]
+    labels = as_array(Y, f"{where}: Y")
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if labels.ndim != 2:
+        raise InputError(f"{where} needs Y with one column a task, found shape {labels.shape}.")
+    return list(labels.T), None
 
 
 def _from_array(X: Array, where: str) -> Array | Table:
@@ -86,20 +115,24 @@ def _texts(X: Array, where: str) -> Table:
     return Table({n: columns[:, i] for i, n in enumerate(names)}, dict.fromkeys(names, "text"))
 
 
-def table_from(X: Any, where: str) -> Table:
-    """Any data frame narwhals knows, as a Table."""
+def table_from(X: Any, where: str, *, whole: bool = False) -> Table:
+    """Any data frame narwhals knows, as a Table; with ``whole``, whole numbers stay so, however large."""
+    columns = _columns_of(X, where)
+    return Table({str(n): _column(values, f"{where}, column {n!r}", whole=whole) for n, values in columns.items()})
+
+
+def _columns_of(X: Any, where: str) -> dict[Any, Array]:
     import narwhals as nw
 
     try:
         frame = nw.from_native(X, eager_only=True)
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
+        return {name: frame.get_column(name).to_numpy() for name in frame.columns}  # a name may be a number
     except TypeError as error:
         raise InputError(
             f"{where}: X is a {type(X).__name__}. Give an array, a list of texts, a dict of columns or a data frame."
         ) from error
     except (ValueError, nw.exceptions.NarwhalsError) as error:  # such as a column name that occurs twice
-        raise InputError(f"{where}: the data frame cannot be read: {' '.join(str(error).split())}") from error
-    return Table({str(name): _column(values, f"{where}, column {name!r}") for name, values in columns.items()})
+        raise InputError(f"{where}: this data frame cannot be read: {' '.join(str(error).split())}") from error
 
 
 def is_missing(value: Any) -> bool:
@@ -110,11 +143,13 @@ def is_missing(value: Any) -> bool:
 _MISSING_TYPES = ("NAType", "NaTType")
 
 
-def _column(values: Any, where: str) -> Array:
+def _column(values: Any, where: str, *, whole: bool = False) -> Array:
     """float64 for numbers, booleans and dates (seconds since 1970), object-of-str with None for anything else."""
-    column = _as_array(values, where)
+    column = as_array(values, where)
     if column.ndim != 1:
         raise InputError(f"{where}: a column needs one value a row, found shape {column.shape}.")
+    if column.dtype.kind in "iu" and whole:
+        return column
     if column.dtype.kind in "fiub":
         return column.astype(np.float64, copy=False)
     if column.dtype.kind in "mM":
@@ -122,15 +157,33 @@ def _column(values: Any, where: str) -> Array:
         return np.where(np.isnat(column), np.nan, seconds)
     if column.dtype.kind == "c":
         raise InputError(f"{where} holds complex numbers. Give their real and imaginary parts as two columns.")
-    entries = column.astype(object)
-    gone = [is_missing(value) for value in entries]
-    if all(g or isinstance(v, (int, float, np.number, np.bool_)) for v, g in zip(entries, gone, strict=True)):
+    return _from_objects(column.astype(object), where)
+
+
+def _from_objects(entries: Array, where: str) -> Array:
+    gone = np.array([is_missing(value) for value in entries], dtype=bool)
+    known = entries[~gone].tolist()
+    nested = next((value for value in known if hasattr(value, "__len__") and not isinstance(value, str)), None)
+    if nested is not None:
+        raise InputError(f"{where} holds {nested!r:.60}. It needs one number or text a row.")
+    is_date = bool(known) and all(isinstance(value, date) for value in known)
+    if is_date or all(isinstance(value, (int, float, np.number, np.bool_)) for value in known):
+        numbers = np.full(len(entries), np.nan)
         try:
-            return np.array([np.nan if g else float(v) for v, g in zip(entries, gone, strict=True)])
+            numbers[~gone] = [_seconds(value) if is_date else float(value) for value in known]
         except OverflowError as error:
             raise InputError(f"{where} holds a whole number too large for a float. Divide it first.") from error
-    texts = [None if g else v if isinstance(v, str) else str(v) for v, g in zip(entries, gone, strict=True)]
-    return np.array(texts, dtype=object)
+        return numbers
+    texts = np.full(len(entries), None, dtype=object)
+    texts[~gone] = [str(value) for value in known]
+    return texts
+
+
+def _seconds(when: date) -> float:
+    """Seconds since 1970; a time without a zone is taken as it is written."""
+    if not isinstance(when, datetime):
+        return (when - date(1970, 1, 1)).total_seconds()
+    return (when - datetime(1970, 1, 1, tzinfo=UTC if when.tzinfo else None)).total_seconds()
 
 
 def _checked_table(table: Table, where: str) -> Table:

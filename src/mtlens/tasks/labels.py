@@ -10,7 +10,7 @@ import numpy as np
 
 from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError, unknown
-from mtlens.tasks.frames import is_missing
+from mtlens.tasks.frames import as_array, is_missing
 
 if TYPE_CHECKING:
     from mtlens.tasks.task import Kind
@@ -33,7 +33,7 @@ def encode_labels(y: Any, *, kind: Kind | None, classes: Sequence[Any] | None, w
     """Turn raw labels into numbers, and find out what kind of task they make when that is not said."""
     if kind is not None and kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    raw = np.asarray(y)
+    raw = as_array(y, f"{where}: y")
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.ndim != 1:

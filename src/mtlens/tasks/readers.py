@@ -71,6 +71,10 @@ def read_tasks(
     given = {name: value for name, value in locals().items() if name != "spec_or_path" and value is not None}
     if isinstance(targets, str):
         targets = [name.strip() for name in targets.split(",") if name.strip()]
+    if targets is not None and not list(targets):
+        raise InputError(
+            "read_tasks: targets names no column. Give one or more, such as targets='a,b', or leave it out."
+        )
     choices = Choices(
         targets=as_names(targets),
         text=as_names(text),
@@ -161,7 +165,7 @@ def _exists(path: Path) -> bool:
 
 
 def _from_frame(frame: Any, choices: Choices) -> TaskSet:
-    table = table_from(frame, "the data frame")
+    table = table_from(frame, "the data frame", whole=True)
     settled_choices, said = settled(table, choices, "the data frame")
     part = _Part("the data frame", settled_choices, table, f"data frame: {len(table)} rows", (), said)
     tasks, found = _finished(part, None)
@@ -196,8 +200,7 @@ def _read_part(path: Path, choices: Choices, layout: Layout) -> _Part:
         return _Part(path.name, choices, Table({}), "", (), [], read_npz(path))
     texts = choices.text or TEXT_NAMES
     labels = choices.targets or LABEL_NAMES
-    apart = tuple(n for n in (choices.split, choices.group, choices.ids, "split", "fold", "id", "ids") if n)
-    apart = tuple(name for name in apart if name not in (*choices.features, *choices.targets, *choices.text))
+    apart = tuple(n for n in (choices.split, choices.group, choices.ids) if n)
     named = (*choices.targets, *choices.text, *choices.features, *choices.special)
     full = replace(layout, names=named, texts=texts, categories=choices.categories, apart=apart, last=labels)
     columns = read_columns(path, full)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -11,6 +12,7 @@ import numpy as np
 from mtlens.arrays import Array, BoolArray, FloatArray, IntArray
 from mtlens.errors import InputError, unknown
 from mtlens.tasks.duplicates import row_keys
+from mtlens.tasks.frames import is_missing
 from mtlens.tasks.table import Table
 from mtlens.tasks.task import Inputs, Task, TaskSet
 
@@ -18,6 +20,7 @@ Scheme: TypeAlias = Literal["auto", "repeated", "kfold", "time", "official"]
 SCHEMES = ("auto", "repeated", "kfold", "time", "official")
 DUPLICATES = ("auto", "together", "apart")
 PARTS = ("train", "valid", "test")
+_WHOLE = re.compile(r"^([+-]?\d+)\.0+$")  # a whole number that is written like a fraction
 
 _NONE, _TRAIN, _VALID, _TEST = -1, 0, 1, 2
 _DRAWS = 25  # a draw that leaves a class short is repeated this often before it is refused
@@ -123,7 +126,7 @@ class Splits:
             if not problems:
                 return _with_parts(tasks, parts)
         raise InputError(
-            f"Splits: no {scheme} split {index} has what every part needs: {_listed(problems)} "
+            f"Splits: no {scheme} split {index} has what every part needs: {_listed(problems)}{rows.tied} "
             "Leave these tasks out, use fewer parts or larger shares, or lower least."
         )
 
@@ -261,6 +264,15 @@ class _Rows:
         counts.sum_duplicates()
         return counts, np.array(is_class)
 
+    @property
+    def tied(self) -> str:
+        """A sentence when so many rows must stay together that hardly any split is possible, otherwise nothing."""
+        unit = np.concatenate(self.units)
+        largest = int(np.bincount(unit).max())
+        if 2 * largest < len(unit):
+            return ""
+        return f" Groups, copies and shared inputs tie {largest} of all {len(unit)} rows together, in one part."
+
     def spread(self, drawn: IntArray) -> list[IntArray]:
         """Parts of units to parts of rows."""
         return [drawn[unit] for unit in self.units]
@@ -322,15 +334,10 @@ def _linked(pairs: list[tuple[IntArray, Array]]) -> list[tuple[IntArray, IntArra
 
 
 def _labels(group: Array) -> Array:
-    """Group labels as texts that agree between files: 7, 7.0 and "7" are one group; missing ones are empty."""
-    if group.dtype.kind in "fiu":
-        numbers = group.astype(np.float64)
-        whole = np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)
-        texts = np.array(
-            [str(int(v)) if w else "" if v != v else repr(v) for v, w in zip(numbers.tolist(), whole, strict=True)]
-        )
-        return texts.astype(str)
-    return np.array(["" if v is None or v != v else str(v) for v in group.tolist()], dtype=str)
+    """Group labels as texts that agree between files: 7, 7.0 and "7.0" are one group; missing ones are empty."""
+    values, place = np.unique(group, return_inverse=True) if group.dtype.kind in "iufU" else (group, slice(None))
+    texts = ["" if is_missing(value) else _WHOLE.sub(r"\1", str(value)) for value in values.tolist()]
+    return np.array(texts, dtype=str)[place]
 
 
 def _components(nodes: list[IntArray], total: int, links: list[tuple[IntArray, IntArray]]) -> list[IntArray]:

@@ -15,7 +15,9 @@ ColumnKind: TypeAlias = Literal["number", "category", "text"]
 
 
 class Table:
-    """Named columns: numbers (float64, NaN = missing), categories and texts (object arrays of str, None = missing).
+    """Named columns: numbers (float64 with NaN = missing, or whole ones), categories and texts.
+
+    Categories and texts are object arrays of str, None = missing.
 
     Immutable by convention; ``take`` copies rows.
 
@@ -30,7 +32,7 @@ class Table:
         self.columns: dict[str, Array] = dict(columns)
         given = dict(kinds or {})
         self.kinds: dict[str, ColumnKind] = {
-            name: given.get(name, "number" if column.dtype.kind == "f" else "category")
+            name: given.get(name, "number" if column.dtype.kind in "fiub" else "category")
             for name, column in self.columns.items()
         }
         lengths = {name: len(column) for name, column in self.columns.items()}

@@ -11,14 +11,15 @@ import numpy as np
 from mtlens.arrays import Array
 from mtlens.errors import InputError
 from mtlens.tasks.choices import Choices, looks_like_parts, parts_from, require, without
-from mtlens.tasks.files import NULLS
+from mtlens.tasks.files import NAMELESS, NULLS
 from mtlens.tasks.frames import is_missing
 from mtlens.tasks.table import ColumnKind, Table
 from mtlens.tasks.task import Inputs, Task
 
 LABEL_NAMES = ("label", "labels", "target", "y", "class")
 TEXT_NAMES = ("text", "text_a", "text_b", "sentence", "sentence1", "sentence2")
-_SPLIT_NAMES = ("split", "fold")
+_SPLIT_NAMES = ("split", "splits", "fold", "official_split")
+_GROUP_NAMES = ("patient_id",)
 _ID_NAMES = ("id", "ids", "row_id")
 _NO_LABEL = frozenset(NULLS) - {"None"}  # "None" is a class in many a table
 
@@ -36,17 +37,26 @@ def settled(table: Table, choices: Choices, where: str) -> tuple[Choices, list[s
             )
         choices = replace(choices, targets=(likely[0],))
         said.append(f"label {likely[0]!r}")
-    free = [n for n in table.names if n not in (*choices.targets, *choices.special, *choices.text, *choices.features)]
+    stated = (*choices.targets, *choices.special, *choices.text, *choices.features, *choices.categories)
+    free = [n for n in table.names if n not in stated]
     if choices.split is None:
         for name in (n for n in free if n.lower() in _SPLIT_NAMES and looks_like_parts(table[n])):
             choices = replace(choices, split=name)
             said.append(f"split {name!r}")
             break
+    if choices.group is None:
+        for name in (n for n in free if n.lower() in _GROUP_NAMES):
+            choices = replace(choices, group=name)
+            said.append(f"groups {name!r}")
+            break
     if choices.ids is None:
-        for name in (n for n in free if n != choices.split and _names_rows(n, table[n])):
+        for name in (n for n in free if n not in choices.special and _names_rows(n, table[n])):
             choices = replace(choices, ids=name)
             said.append(f"ids {name!r}")
             break
+    said += [
+        f"left out {n!r}, which names parts" for n in free if n not in choices.special and looks_like_parts(table[n])
+    ]
     return choices, said
 
 
@@ -70,21 +80,21 @@ def _names_rows(name: str, column: Array) -> bool:
 
     A code is taken for a name from 20 rows on: with fewer rows all different, it may as well be a category.
     """
-    called = name.lower() in _ID_NAMES or name.startswith("unnamed_")
+    called = name.lower() in _ID_NAMES or name.startswith(NAMELESS)
     code = column.dtype.kind == "O" and len(column) >= 20 and name.lower() not in TEXT_NAMES
     if not called and not code:
         return False
     entries = column.tolist()
     one_word = called or all(entry and " " not in entry for entry in entries[:1000])
-    return one_word and len(set(entries)) == len(entries)
+    return one_word and len(set(entries)) == len(entries) and not any(is_missing(entry) for entry in entries)
 
 
 def feature_columns(table: Table, choices: Choices) -> tuple[str, ...]:
-    """The columns that are inputs: those stated, or all that are nothing else."""
+    """The columns that are inputs: those stated, or all that are nothing else, such as another split."""
     if choices.text or choices.features:
         return (*choices.text, *choices.features)
-    taken = {*choices.targets, *choices.special}
-    return tuple(name for name in table.names if name not in taken)
+    free = [name for name in table.names if name not in (*choices.targets, *choices.special)]
+    return tuple(name for name in free if name in choices.categories or not looks_like_parts(table[name]))
 
 
 def inputs_of(table: Table, names: Sequence[str], choices: Choices, where: str) -> tuple[Inputs, tuple[str, ...]]:
@@ -93,7 +103,7 @@ def inputs_of(table: Table, names: Sequence[str], choices: Choices, where: str) 
         raise InputError(f"{where} has no column left for features: its columns are {_shown(table.names)}.")
     kinds = {name: _column_kind(name, table[name], choices) for name in names}
     if set(kinds.values()) == {"number"}:
-        numbers = table.select(names).numbers()
+        numbers = Table({name: _as_kind(table[name], "number") for name in names}).numbers()
         _refuse_infinity(numbers, names, where)
         return numbers, tuple(names)
     texts = [name for name in names if kinds[name] == "text"]
@@ -125,7 +135,7 @@ def _column_kind(name: str, column: Array, choices: Choices) -> ColumnKind:
 def _as_kind(column: Array, kind: ColumnKind) -> Array:
     """Numbers as float64; texts keep empty ones, categories read those as missing."""
     if kind == "number":
-        return column.astype(np.float64)
+        return column.astype(np.float64, copy=False)
     if column.dtype.kind != "O":
         return np.array([f"{v:g}" for v in column.tolist()], dtype=object)
     entries = column.tolist()

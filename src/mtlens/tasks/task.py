@@ -9,7 +9,7 @@ import numpy as np
 
 from mtlens.arrays import Array, BoolArray, FloatArray
 from mtlens.errors import InputError, unknown
-from mtlens.tasks.frames import named_inputs
+from mtlens.tasks.frames import as_array, label_columns, named_inputs
 from mtlens.tasks.labels import encode_labels
 from mtlens.tasks.metrics import metric_named
 from mtlens.tasks.table import Table
@@ -80,9 +80,9 @@ class Task:
         self.feature_names: tuple[str, ...] = _feature_names(self.X, feature_names or found_names, name)
         self.split = _split_column(split, name)
         self.weight: FloatArray | None = _weights(weight, name)
-        self.group: Array | None = None if group is None else np.asarray(group)
-        self.time: Array | None = None if time is None else np.asarray(time)
-        self.ids: Array | None = None if ids is None else np.asarray(ids)
+        self.group: Array | None = None if group is None else as_array(group, f"task {name!r}: group")
+        self.time: Array | None = None if time is None else as_array(time, f"task {name!r}: time")
+        self.ids: Array | None = None if ids is None else as_array(ids, f"task {name!r}: ids")
         self._check_lengths()
         if class_weight is not None:
             own = _class_weights(class_weight, self.y, self.classes, f"task {name!r}")
@@ -193,25 +193,21 @@ class TaskSet:
 
         Args:
             X: ``(m, d)`` shared inputs.
-            Y: ``(m, k)`` labels; NaN / None are missing.
+            Y: ``(m, k)`` labels, a data frame or a dict of columns; NaN / None are missing.
             names: k names; by default the columns' names of a data frame, otherwise ``task_0 ...``.
             kind: one kind for all tasks, one each, or None to find out.
         """
-        if names is None and hasattr(Y, "columns"):
-            names = list(Y.columns)
-        labels = np.asarray(Y)
-        labels = labels[:, None] if labels.ndim == 1 else labels
-        if labels.ndim != 2:
-            raise InputError(f"TaskSet.from_arrays needs Y with one column a task, found shape {labels.shape}.")
-        count = labels.shape[1]
-        names = [f"task_{i}" for i in range(count)] if names is None else [str(n) for n in names]
+        labels, own_names = label_columns(Y, "TaskSet.from_arrays")
+        count = len(labels)
+        names = own_names if names is None else [str(n) for n in names]
+        names = [f"task_{i}" for i in range(count)] if names is None else names
         kinds = [kind] * count if kind is None or isinstance(kind, str) else list(kind)
         for what, given in (("names", names), ("kinds", kinds)):
             if len(given) != count:
                 raise InputError(f"TaskSet.from_arrays: Y has {count} columns, but {len(given)} {what} were given.")
         shared, found_names = named_inputs(X, "TaskSet.from_arrays")
         fields.setdefault("feature_names", found_names)
-        columns = zip(names, labels.T, kinds, strict=True)
+        columns = zip(names, labels, kinds, strict=True)
         return cls(Task(name, shared, column, kind=k, **fields) for name, column, k in columns)
 
     @property

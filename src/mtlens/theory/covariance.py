@@ -15,6 +15,8 @@ from mtlens.theory.gram import Gram
 from mtlens.theory.inputs import Numbers, float64, is_tensor, matrix, numbers_of, plain, same_width, scalar, to_numpy
 from mtlens.theory.spectral import checked_energy, descending_eigh, kept_eigenpairs, num_kept, truncated_tensor
 
+_ROUNDING = 1e-14  # what centring leaves of rows of peak 1 that are all equal
+
 
 def covariance_similarity(
     X1: Any, X2: Any, *, energy: float = 0.99, center: bool = False, normalised: bool = False
@@ -93,6 +95,7 @@ def similarity_matrix(tasks: Any, *, energy: float = 0.99, center: bool = False,
     traces = np.array([s.values.sum() for s in spectra])
     norms = np.array([np.sqrt((s.values**2).sum()) for s in spectra])
     scores = inner / np.outer(norms, norms) if normalised else np.sqrt(inner / np.outer(traces, traces))
+    scores = np.minimum(scores, 1.0)  # above it by rounding only
 
     tensor = next((X for X in members if is_tensor(X)), None)
     return scores if tensor is None else float64(scores, numbers_of(tensor), tensor)
@@ -131,10 +134,10 @@ class _Spectrum:
 
 def _spectrum(X: Any, energy: float, center: bool, where: str) -> _Spectrum:
     if isinstance(X, Gram):
-        return _from_covariance(X.covariance(center=center), energy, where)
+        return _from_covariance(_covariance_of(X, center), energy, where)
     rows = matrix(to_numpy(X), where)
     rows = rows / _scale(np.abs(rows).max(), where)
-    rows = rows - rows.mean(axis=0) if center else rows
+    rows = _centred(rows) if center else rows
     if rows.shape[0] >= rows.shape[1]:
         return _from_covariance(rows.T @ rows, energy, where)
     # Fewer rows than columns: the m x m product has the same eigenvalues, and X^T v_j has norm sqrt(l_j).
@@ -147,6 +150,18 @@ def _spectrum(X: Any, energy: float, center: bool, where: str) -> _Spectrum:
 def _from_covariance(C: FloatArray, energy: float, where: str) -> _Spectrum:
     values, vectors = kept_eigenpairs(C / _scale(np.trace(C), where), energy)
     return _Spectrum(values, vectors * np.sqrt(values))
+
+
+def _covariance_of(gram: Gram, center: bool) -> FloatArray:
+    """A Gram's covariance; all zero where centring leaves only the rounding of its sums."""
+    C = gram.covariance(center=center)
+    return C if np.trace(C) > _ROUNDING * np.trace(gram.matrix) else np.zeros_like(C)
+
+
+def _centred(rows: Numbers) -> Numbers:
+    """Rows of peak 1 about their mean; all zero where only rounding of the mean is left."""
+    rows = rows - rows.mean(0)
+    return rows if plain(abs(rows).max()) > _ROUNDING else rows * 0.0
 
 
 def _scale(size: Any, where: str) -> float:
@@ -165,8 +180,10 @@ def _overlap(first: _Spectrum, second: _Spectrum) -> float:
 
 def _score(inner: float, first: _Spectrum, second: _Spectrum, normalised: bool) -> float:
     if normalised:
-        return float(inner / np.sqrt((first.values**2).sum() * (second.values**2).sum()))
-    return float(np.sqrt(inner / (first.values.sum() * second.values.sum())))
+        score = inner / np.sqrt((first.values**2).sum() * (second.values**2).sum())
+    else:
+        score = np.sqrt(inner / (first.values.sum() * second.values.sum()))
+    return min(float(score), 1.0)  # above it by rounding only
 
 
 def _all_overlaps(spectra: list[_Spectrum]) -> FloatArray:
@@ -207,16 +224,17 @@ def _similarity_of_tensors(X1: Any, X2: Any, energy: float, center: bool, normal
     for X, name, other in ((X1, "X1", X2), (X2, "X2", X1)):
         rows = float64(X.matrix, xp, other) if isinstance(X, Gram) else matrix(X, f"{where}: {name}", xp=xp, like=other)
         if isinstance(X, Gram):
-            C = float64(X.covariance(center=center), xp, other)
+            C = float64(_covariance_of(X, center), xp, other)
         else:
             rows = rows / _scale(abs(rows.detach()).max(), f"{where}: {name}")  # squares of 1e200 would overflow
-            rows = rows - rows.mean(0) if center else rows
+            rows = _centred(rows) if center else rows
             C = rows.T @ rows
         pair.append(truncated_tensor(C / _scale(C.detach().trace(), f"{where}: {name}"), energy))
     same_width(pair, where, ("X1", "X2"))
     C1, C2 = pair
     inner = (C1 * C2).sum()
     if normalised:
-        return inner / ((C1 * C1).sum() * (C2 * C2).sum()).sqrt()
+        return (inner / ((C1 * C1).sum() * (C2 * C2).sum()).sqrt()).clamp(max=1.0)
     # sqrt has no derivative at 0: tasks without any overlap get score 0 and gradient 0 rather than NaN.
-    return xp.where(inner > 0, (inner.clamp(min=1e-300) / (C1.trace() * C2.trace())).sqrt(), inner * 0.0)
+    score = (inner.clamp(min=1e-300) / (C1.trace() * C2.trace())).sqrt().clamp(max=1.0)
+    return xp.where(inner > 0, score, inner * 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,14 @@ class Gram:
 
     @classmethod
     def from_batches(cls, batches: Iterable[Any], *, folds: int = 1) -> Gram:
-        """Sum over batches, each ``X``, ``(X, y)`` or ``(X, y, fold)``; without a fold, rows go to folds in turn."""
+        """Sum over batches, each ``X``, ``(X, y)`` or ``(X, y, fold)``; without a fold, rows go to folds in turn.
+
+        A torch ``DataLoader`` is such an iterable: its batches are lists, ``[X, y]``.
+        """
         gram = cls(folds=folds)
         for batch in batches:
-            parts = batch if isinstance(batch, tuple) else (batch,)
+            several = isinstance(batch, tuple) or (isinstance(batch, list) and getattr(batch[0], "ndim", 1) == 2)
+            parts: Sequence[Any] = batch if several else (batch,)
             gram.update(*parts[:2], fold=parts[2] if len(parts) > 2 else None)
         if gram._xx is None:
             raise InputError("Gram.from_batches found no batch. Give at least one block of rows.")
@@ -239,10 +243,8 @@ def _total(per_fold: FloatArray) -> FloatArray:
 
 def _rows(X: Any) -> Array:
     """A finite ``(m, d)`` array: float32 stays float32, the rest becomes float64."""
-    if is_tensor(X):
-        X = X.detach().cpu().numpy()
-    rows = np.asarray(X)
-    rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+    is_float32 = str(getattr(X, "dtype", "")) in {"float32", "torch.float32"}
+    rows = (X.detach().cpu().numpy() if is_tensor(X) else np.asarray(X)) if is_float32 else to_numpy(X)
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise InputError(
             f"Gram.update needs rows and columns, found shape {rows.shape}. Use X[:, None] for one column."

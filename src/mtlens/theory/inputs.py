@@ -55,7 +55,8 @@ def _real(value: Any) -> FloatArray:
 def to_numpy(value: Any) -> FloatArray:
     """A float64 numpy copy or view of any numbers, cut off from every gradient."""
     if is_tensor(value):
-        value = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        value = (value if value.is_complex() else value.double()).numpy()  # numpy has no bfloat16
     return _real(value)
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from mtlens.arrays import FloatArray
 from mtlens.errors import InputError
 from mtlens.theory.inputs import (
     Numbers,
     float64,
+    is_tensor,
     labelled_rows,
     matrix,
     numbers_of,
@@ -60,20 +62,58 @@ def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
 def solve_least_squares(X: Numbers, y: Numbers, ridge: float, xp: Any, floor: float = 0.0) -> Numbers:
     """The same without checks, numpy or torch; y ``(m,)`` or ``(m, k)``.
 
-    ``floor``: singular values up to this count as zero, too, where numpy solves without ridge.
+    Never from ``X^T X``, which would square the condition number. With full column rank the solution does not depend
+    on the units of the columns, so they are brought to one size first: features of 1e-8 beside others of 1e8 then cost
+    no digits. ``floor``: singular values up to this count as zero, too, where numpy solves without ridge.
     """
+    if ridge > 0:
+        if xp is np and X.shape[0] < X.shape[1]:
+            return _few_rows(X, y, ridge)
+        X, y = _with_penalty_rows(X, y, ridge, xp)
+    if X.shape[0] >= X.shape[1] and floor == 0.0:
+        size = _column_peaks(X)
+        found = _full_rank_solution(X / size, y, xp)
+        if found is not None:
+            return (found.T / size).T if y.ndim == 2 else found / size
     if xp is not np:
-        if ridge == 0:
-            return xp.linalg.pinv(X) @ y
-        return xp.linalg.solve(X.T @ X + ridge * xp.eye(X.shape[1], dtype=X.dtype, device=X.device), X.T @ y)
-    if ridge == 0:
-        cut = np.finfo(np.float64).eps * max(X.shape)
-        if floor > 0.0:  # lstsq takes a share of the largest singular value only
-            cut = max(cut, floor / max(float(np.linalg.norm(X, 2)), np.finfo(np.float64).tiny))
-        return np.linalg.lstsq(X, y, rcond=cut)[0]
-    # Through the SVD of X, not X^T X: the normal equations would square the condition number.
+        return xp.linalg.pinv(X) @ y
+    cut = np.finfo(np.float64).eps * max(X.shape)
+    if floor > 0.0:  # lstsq takes a share of the largest singular value only
+        cut = max(cut, floor / max(float(np.linalg.norm(X, 2)), np.finfo(np.float64).tiny))
+    return np.linalg.lstsq(X, y, rcond=cut)[0]
+
+
+def _few_rows(X: FloatArray, y: FloatArray, ridge: float) -> FloatArray:
+    """Ridge by the SVD of ``X``: the cost grows with the rows squared, not with the columns cubed."""
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
-    return Vt.T @ ((s / (s**2 + ridge)) * (U.T @ y).T).T
+    found: FloatArray = Vt.T @ ((s / (s**2 + ridge)) * (U.T @ y).T).T
+    return found
+
+
+def _with_penalty_rows(X: Numbers, y: Numbers, ridge: float, xp: Any) -> tuple[Numbers, Numbers]:
+    """``sqrt(ridge) I`` below X and zeros below y: their least squares is the ridge solution."""
+    shape = (X.shape[1], *y.shape[1:])
+    if xp is np:
+        return np.vstack([X, ridge**0.5 * np.eye(X.shape[1])]), np.concatenate([y, np.zeros(shape)])
+    eye = xp.eye(X.shape[1], dtype=X.dtype, device=X.device)
+    return xp.cat([X, ridge**0.5 * eye]), xp.cat([y, y.new_zeros(shape)])
+
+
+def _column_peaks(X: Numbers) -> Numbers:
+    """``(d,)`` largest size in each column, 1 for a column of zeros; without gradient."""
+    if is_tensor(X):
+        peaks = X.detach().abs().amax(0)
+        return peaks.where(peaks > 0, peaks.new_ones(()))
+    peaks = np.abs(X).max(axis=0)
+    return np.where(peaks > 0, peaks, 1.0)
+
+
+def _full_rank_solution(X: Numbers, y: Numbers, xp: Any) -> Numbers | None:
+    """Least squares of a matrix of full column rank, None for another."""
+    if xp is not np:
+        return xp.linalg.pinv(X) @ y if int(xp.linalg.matrix_rank(X.detach())) == X.shape[1] else None
+    found, _, rank, _ = np.linalg.lstsq(X, y, rcond=np.finfo(np.float64).eps * max(X.shape))
+    return found if rank == X.shape[1] else None
 
 
 def sin_angle(a: Any, b: Any) -> Any:

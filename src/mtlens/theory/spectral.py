@@ -12,7 +12,7 @@ ENERGY_SLACK = 1e-12  # a sum that should reach the share exactly may fall short
 
 
 def checked_energy(energy: float, where: str) -> float:
-    if not 0.0 < float(energy) <= 1.0:
+    if not isinstance(energy, (int, float, np.number)) or not 0.0 < float(energy) <= 1.0:
         raise InputError(
             f"{where} needs 0 < energy <= 1, found energy={energy!r}. It is a share of the eigenvalue sum."
         )

@@ -103,7 +103,7 @@ def svd_weights_separate(
         X = X - X.mean(0)
         y = _unit_labels((y - y.mean(0))[:, None], y[:, None], f"{where}: task {i}")[:, 0]
         rho = leave_one_out_ridge(to_numpy(X), to_numpy(y)) if ridge is None else float(ridge)
-        columns.append(_whitened(X, y, rho, xp))
+        columns.append(_whitened(X, y, rho))
     return _projected_lengths(xp.stack(columns, 1), rank, normalise, where)
 
 
@@ -123,17 +123,44 @@ def leave_one_out_ridge(X: FloatArray, y: FloatArray, *, count: int = 49) -> flo
     return float(grid[int(errors.mean(axis=1).argmin())])
 
 
-def _whitened(X: Numbers, y: Numbers, ridge: float, xp: Any) -> Numbers:
-    """``(C + ridge I)^(-1/2) X^T y``; the null space of C is left out when ridge is 0."""
+def _whitened(X: Numbers, y: Numbers, ridge: float) -> Numbers:
+    """``(d,)`` ``(C + ridge I)^(-1/2) X^T y``; the null space of C is left out when ridge is 0.
+
+    From the SVD of X, because C would square its condition number. Tensors carry the derivative of the inverse root
+    (Daleckii-Krein, eigenvectors held fixed) instead of that of a decomposition, which is NaN where two singular values
+    agree.
+    """
+    U, s, Vt = np.linalg.svd(to_numpy(X), full_matrices=False)
+    kept = s > s[0] * max(X.shape) * np.finfo(np.float64).eps
+    roots = np.where(kept | (ridge > 0), np.sqrt(s**2 + ridge), np.inf)
+    value = Vt.T @ ((s / roots) * (U.T @ to_numpy(y)))
     if not is_tensor(X):
-        _, s, Vt = np.linalg.svd(X, full_matrices=False)
-        kept = s > s[0] * max(X.shape) * np.finfo(np.float64).eps
-        inverse = np.divide(1.0, np.sqrt(s**2 + ridge), out=np.zeros_like(s), where=kept)
-        return Vt.T @ (inverse * (Vt @ (X.T @ y)))
-    values, vectors = xp.linalg.eigh(X.T @ X)
-    cut = values[-1] * max(X.shape) * np.finfo(np.float64).eps
-    inverse = xp.where(values > cut, (values.clamp(min=1e-300) + ridge) ** -0.5, values * 0.0)
-    return vectors @ (inverse * (vectors.T @ (X.T @ y)))
+        return value
+    V, inverse, slope = (X.new_tensor(a) for a in _inverse_root(Vt, roots, ridge))
+    moved = V.T @ (X.T @ X) @ V
+    moved = slope * (moved - moved.detach()) + inverse.diag()
+    zero = V @ (moved @ (V.T @ (X.T @ y)))
+    return X.new_tensor(value) + (zero - zero.detach())
+
+
+def _inverse_root(Vt: FloatArray, roots: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Eigenvectors ``(d, d)`` of ``C + ridge I``, the inverse roots ``(d,)`` of its eigenvalues and their slopes.
+
+    An inverse root is 0 where its direction is left out. Slopes ``(d, d)`` are the divided differences of the inverse
+    root: ``-1 / (a b (a + b))`` for roots a and b, ``1 / a^3`` towards what is left out.
+    """
+    width = Vt.shape[1]
+    V = np.linalg.svd(Vt, full_matrices=True)[2][len(Vt) :]
+    V = np.concatenate([Vt, V]).T
+    a = np.concatenate([roots, np.full(width - len(roots), np.sqrt(ridge) if ridge > 0 else np.inf)])
+    inverse = 1.0 / a
+    with np.errstate(invalid="ignore"):
+        slope = -np.outer(inverse, inverse) / np.add.outer(a, a)
+    left_out = np.isinf(a)
+    slope[left_out] = inverse**3
+    slope[:, left_out] = slope[left_out].T
+    slope[np.ix_(left_out, left_out)] = 0.0
+    return V, inverse, slope
 
 
 def _projected_lengths(theta: Numbers, rank: int, normalise: str | None, where: str) -> Numbers:

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import check_grad
 from sklearn.linear_model import Ridge
 
-from mtlens.paper.alignment import align, chosen, descend, regularised
+from mtlens.paper.alignment import align, chosen, cross_validated, descend, same_moments, whitened_joint
 from mtlens.paper.baselines import RIDGES, ridge_path, tuned_ridge
 from mtlens.paper.landscape import count_minima, profile
 from mtlens.paper.outcome import Draws
@@ -74,12 +74,53 @@ def test_chosen_is_the_best_of_the_path_on_validation() -> None:
     assert (chosen(path, X, y) == path[1]).all()
 
 
-def test_regularised_alignment_with_share_zero_is_plain_ridge() -> None:
+def test_ridge_towards_a_model_is_chosen_by_held_out_rows_alone() -> None:
     X, y = problem(20)
-    X2, y2 = problem(40, seed=3)
-    theta = regularised(X, y, X2, y2, folds=5, shares=(0.0,))
-    distances = np.linalg.norm(ridge_path(X, y, toward=np.zeros(6)) - theta[:, None], axis=0)
+    seen: list[int] = []
+
+    def toward(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        seen.append(len(y))
+        return np.linalg.lstsq(X, y, rcond=None)[0]
+
+    plain = cross_validated(X, y, toward, folds=5, shares=(0.0,))
+    assert seen == [16] * 5 + [20]
+    distances = np.linalg.norm(ridge_path(X, y, toward=np.zeros(6)) - plain[:, None], axis=0)
     assert distances.min() < 1e-12
+    errors = [  # the twin: scikit-learn's ridge on four fifths, judged on the rest
+        sum(
+            np.sum((Ridge(alpha=r * top, fit_intercept=False).fit(X[k], y[k]).predict(X[~k]) - y[~k]) ** 2)
+            for f in range(5)
+            for k in [np.arange(20) % 5 != f]
+            for top in [np.linalg.eigvalsh(X[k].T @ X[k])[-1]]
+        )
+        for r in RIDGES
+    ]
+    assert int(distances.argmin()) == int(np.argmin(errors))
+
+
+def test_few_rows_that_say_the_same_to_a_linear_model() -> None:
+    X, y = problem(50)
+    small, labels = same_moments(X, y)
+    assert small.shape == (7, 6)
+    np.testing.assert_allclose(small.T @ small, X.T @ X, atol=1e-9)
+    np.testing.assert_allclose(small.T @ labels, X.T @ y, atol=1e-9)
+    assert labels @ labels == pytest.approx(y @ y)
+
+
+def test_whitening_shrunk_all_the_way_is_no_whitening() -> None:
+    X1, y1 = problem(30)
+    X2, y2 = problem(60, seed=3)
+    plain = np.asarray(two_task_optimum(X1, y1, X2, y2).coef)[:, 0]
+    np.testing.assert_allclose(whitened_joint(X1, y1, X2, y2, 1.0), plain, rtol=1e-6)
+
+
+def test_whitening_undoes_the_units_of_one_task_s_columns() -> None:
+    """Where both tasks have the same rows, columns of other units change the target's model by those units alone."""
+    X, y = np.linalg.qr(problem(30)[0])[0], problem(30)[1]
+    _, y2 = problem(30, seed=3)
+    units = np.array([1e-2, 1.0, 10.0, 100.0, 1e3, 0.3])
+    ours = whitened_joint(X, y, X, y2, 1e-12)
+    np.testing.assert_allclose(whitened_joint(X * units, y, X, y2, 1e-12) * units, ours, rtol=1e-4)
 
 
 def test_the_profile_s_top_is_the_exact_optimum() -> None:

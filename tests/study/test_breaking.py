@@ -125,13 +125,13 @@ def test_a_killed_worker_is_replaced(undisturbed: Path, tmp_path: Path) -> None:
     until = time.monotonic() + 60
     while killed < 2 and process.poll() is None and time.monotonic() < until:
         for worker in children(process.pid)[:1]:
-            time.sleep(0.5)
+            time.sleep(0.1)
             try:
                 os.kill(worker, signal.SIGKILL)
                 killed += 1
             except ProcessLookupError:
                 continue
-        time.sleep(0.3)
+        time.sleep(0.02)
     code, _, err = finish(process)
     assert code == 0, err
     assert killed >= 1

@@ -7,15 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from mtlens.errors import FileError
+from mtlens.errors import FileError, InputError
 from mtlens.paper.claims import Finding, asked, shown_estimate
+from mtlens.paper.corrections import CORRECTIONS, REFERENCE
+from mtlens.paper.glance import SETTINGS, Sentence, sentences
 from mtlens.paper.registry import Reproduction, experiments, reproduce
 from mtlens.report.charts import draw, figure
 from mtlens.report.svg import CHART_CSS, standalone
 
-VERDICTS = ("holds", "does not hold", "undecided")
+PAPER = (
+    "Sen Wu, Hongyang R. Zhang, Christopher Ré: Understanding and Improving Information Transfer in Multi-Task "
+    "Learning. ICLR 2020, arXiv:2005.00944"
+)
 
 
 def book_names() -> list[str]:
@@ -51,7 +56,10 @@ def _kept(folder: Path | None, name: str, setting: str, wanted: object) -> Repro
     file = None if folder is None else folder / f"{name}.{setting}.json"
     if file is None or not file.is_file():
         return None
-    found = Reproduction.from_json(file.read_text("utf-8"))
+    try:
+        found = Reproduction.from_json(file.read_text("utf-8"))
+    except (InputError, KeyError, ValueError):  # of another version, or cut off: run it again
+        return None
     return found if found.settings == wanted else None
 
 
@@ -131,11 +139,21 @@ def as_markdown(results: Sequence[Reproduction], *, command: str, figures: str =
         "",
         f"Written by `{command}`; do not edit. {summary(results)}.",
         "",
+        f"The paper: {PAPER}.",
+        "",
         "A verdict follows from the 95 % t interval of the mean over seeds (paired differences): wholly beyond the",
         'threshold the claim *holds*, wholly on the other side it *does not hold*, else it is *undecided*. "Largest"',
         "marks a statement without exception: the worst draw is shown, and one counterexample refutes it. `printed`",
         "runs the paper's own setting, `corrected` the one that can show the effect. Differences of scores below",
-        ".01 are not called help or harm.",
+        ".01 are not called help or harm. Cite a claim by the name in the column *where*.",
+        "",
+        "## At a glance",
+        "",
+        "The paper's own claims; controls and corrected forms follow, study by study.",
+        "",
+        "| study | claim | where | printed | corrected |",
+        "|---|---|---|---|---|",
+        *(_glance_row(sentence) for sentence in sentences(results)),
         "",
     ]
     for result in results:
@@ -147,15 +165,30 @@ def as_markdown(results: Sequence[Reproduction], *, command: str, figures: str =
         lines += ["| verdict | claim | where | estimate | n | condition |", "|---|---|---|---|---|---|"]
         lines += [_markdown_row(finding) for finding in result.outcome.findings]
         lines += ["", *result.outcome.notes, ""]
+    lines += ["## Corrections", ""]
+    lines += [f"{number}. **{c.title}.** {_escaped(c.text)}" for number, c in enumerate(CORRECTIONS, 1)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _glance_row(sentence: Sentence) -> str:
+    cells = [sentence.study, _escaped(sentence.statement), sentence.where]
+    for setting in SETTINGS:
+        told = [f"{finding.verdict}{f' ({at})' if at else ''}" for at, finding in sentence.told(setting)]
+        cells.append("; ".join(told) or "—")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "\\<")
 
 
 def _markdown_row(finding: Finding) -> str:
     claim = finding.claim
     told = "; ".join(filter(None, (claim.quantity, asked(claim)))) if finding.n else ""
     estimate = shown_estimate(finding) + (f" ({told})" if told else "")
-    cells = (f"**{finding.verdict}**", claim.statement, claim.where, estimate, str(finding.n), claim.condition)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    where = f"{claim.where} (`{claim.id}`)"
+    cells = (claim.statement, where, estimate, str(finding.n), claim.condition)
+    return f"| **{finding.verdict}** | " + " | ".join(map(_escaped, cells)) + " |"
 
 
 def as_page(results: Sequence[Reproduction], *, command: str) -> str:
@@ -167,12 +200,22 @@ def as_page(results: Sequence[Reproduction], *, command: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["linked"] = _linked
     entries = [(r, [Markup(draw(chart)) for chart in r.outcome.charts()]) for r in results]
     return environment.get_template("book.html").render(
         entries=entries,
+        paper=PAPER,
+        sentences=sentences(results),
+        settings=SETTINGS,
+        corrections=CORRECTIONS,
         summary=summary(results),
         css=Markup(CHART_CSS),
         command=command,
         estimate=shown_estimate,
         asked=asked,
     )
+
+
+def _linked(where: str) -> Markup:
+    """A claim's place, with "correction 3" as a link to that entry of the list."""
+    return Markup(REFERENCE.sub(r'<a href="#correction-\1">correction \1</a>', str(escape(where))))

@@ -15,6 +15,7 @@ from mtlens.paper.outcome import Draws, Ledger, Outcome, Panel
 from mtlens.paper.registry import Experiment, register
 
 SAME, DIFFERENT, UNRELATED = "same covariance", "different covariance", "unrelated model"
+UNRELATED_OTHER = "unrelated model, different covariance"
 OTHER_SCALES, OTHER_TURN = "same rotation, other scales", "same scales, other rotation"  # Appendix B, settings i and ii
 WHERE = "Section 2.3, Figure 3"
 MARGIN = 0.01  # the smallest difference of scores that is called help or harm
@@ -39,9 +40,13 @@ class CovarianceSettings:
 
 @dataclass(frozen=True)
 class Example:
-    """One draw of the three tasks (and a fourth whose model is unrelated), with all rows that may be asked for."""
+    """One draw of the target and its sources (two with an unrelated model), with all rows that may be asked for.
+
+    ``peak`` is a target of ``d`` rows: least squares is at its worst where the rows are as many as the columns.
+    """
 
     train: tuple[FloatArray, FloatArray]
+    peak: tuple[FloatArray, FloatArray]
     test: tuple[FloatArray, FloatArray]
     sources: dict[str, tuple[FloatArray, FloatArray]]
 
@@ -65,9 +70,10 @@ def draw_example(c: CovarianceSettings, seed: int, link: Link = "linear") -> Exa
         OTHER_SCALES: (Inputs(second.scales, first.turn, c.form), theta2),
         OTHER_TURN: (Inputs(first.scales, second.turn, c.form), theta2),
         UNRELATED: (first, theta3),
+        UNRELATED_OTHER: (second, theta3),
     }
     sources = {name: rows(name, inputs, theta, most)[:2] for name, (inputs, theta) in given.items()}
-    return Example((X, y), (Xt, signal), sources)
+    return Example((X, y), rows("target at the peak", first, theta1, c.d)[:2], (Xt, signal), sources)
 
 
 def rank_correlation(example: Example, theta: FloatArray) -> float:
@@ -86,6 +92,8 @@ def run_linear(c: CovarianceSettings) -> Outcome:
         example = draw_example(c, seed)
         for m1 in c.target_rows:
             _one_target(draws, c, example, m1)
+        if c.noise:
+            _at_the_peak(draws, c, example)
     return Outcome(_panels(c), draws.points(), _findings(c, draws), _notes(c, draws))
 
 
@@ -102,6 +110,19 @@ def _one_target(draws: Draws, c: CovarianceSettings, example: Example, m1: int) 
             draws.add(f"weak {m1}", name, m2, joint - weak)
             draws.add(f"tuned {m1}", name, m2, joint - tuned)
         draws.add(f"weak {m1}", "tuned ridge alone", m2, tuned - weak)
+
+
+def _at_the_peak(draws: Draws, c: CovarianceSettings, example: Example) -> None:
+    """Sources with an unrelated model, for a target with as many rows as columns."""
+    from mtlens.theory import two_task_optimum
+
+    X, y = example.peak
+    m2 = max(c.source_rows)
+    weak, tuned = (rank_correlation(example, fit(X, y)) for fit in (least_squares, tuned_ridge))
+    for name in (UNRELATED, UNRELATED_OTHER):
+        X2, y2 = example.sources[name]
+        joint = rank_correlation(example, two_task_optimum(X, y, X2[:m2], y2[:m2]).coef[:, 0])
+        draws.add_all("peak", m2, {f"{name}, weak": joint - weak, f"{name}, tuned": joint - tuned})
 
 
 def _panels(c: CovarianceSettings) -> list[Panel]:
@@ -136,9 +157,13 @@ def _findings(c: CovarianceSettings, draws: Draws) -> list[Finding]:
         paper_claims(ledger, draws, f"weak {m1}", f"fig2-linear.{tag}.{m1}", c.source_rows, condition)
         _appendix_claims(ledger, draws, m1, f"fig2-linear.{tag}.{m1}", c, condition)
         _baseline_claims(ledger, draws, m1, f"fig2-linear.{tag}.{m1}", c.source_rows, condition)
+    if c.noise:
+        _peak_claims(ledger, draws, c, f"fig2-linear.{tag}.peak")
     if tag == "corrected":
         ledger.findings += similarity_findings(c)
     _rotation_claim(c, ledger, tag)
+    if tag == "printed":
+        _rate_claim(c, ledger)
     return ledger.findings
 
 
@@ -173,6 +198,15 @@ def paper_claims(
         "below",
         draws.get(panel, different, few),
         threshold=-MARGIN,
+        **more,
+    )
+    ledger.claim(
+        f"{prefix}.different-small",
+        f"Without many rows ({few:,}), a source with a different covariance has only a small effect (within .05).",
+        "Section 2.3, analysis of the example",
+        "within",
+        draws.get(panel, different, few),
+        threshold=0.05,
         **more,
     )
     ledger.claim(
@@ -229,16 +263,20 @@ def _baseline_claims(
         condition=condition,
         quantity="tuned ridge minus least squares",
     )
-    ledger.claim(
-        f"{prefix}.unrelated-helps-weak",
-        f"Even a source with an unrelated (orthogonal) model beats the weak baseline ({many:,} rows).",
-        where,
-        "above",
-        draws.get(weak, "unrelated model", many),
-        threshold=MARGIN,
-        condition=condition,
-        quantity="joint minus weak single-task score",
-    )
+    for id, source, words in (
+        ("unrelated-helps-weak", UNRELATED, "and the target's covariance"),
+        ("unrelated-other-helps-weak", UNRELATED_OTHER, "and another covariance"),
+    ):
+        ledger.claim(
+            f"{prefix}.{id}",
+            f"Even a source with an unrelated (orthogonal) model {words} beats the weak baseline ({many:,} rows).",
+            where,
+            "above",
+            draws.get(weak, source, many),
+            threshold=MARGIN,
+            condition=condition,
+            quantity="joint minus weak single-task score",
+        )
     for source, test, words in (
         ("same covariance", "above", "still helps"),
         ("different covariance", "below", "hurts"),
@@ -254,6 +292,26 @@ def _baseline_claims(
             condition=condition,
             quantity="joint minus tuned single-task score",
         )
+
+
+def _peak_claims(ledger: Ledger, draws: Draws, c: CovarianceSettings, prefix: str) -> None:
+    """Where noise makes the weak baseline weakest, a model that has nothing to do with the target improves on it."""
+    many = max(c.source_rows)
+    for name, id in ((UNRELATED, "unrelated"), (UNRELATED_OTHER, "unrelated-other")):
+        words = "the target's covariance" if name == UNRELATED else "another covariance"
+        for baseline, test, says in (("weak", "above", "beats the weak baseline"), ("tuned", "below", "loses to")):
+            tail = " a tuned single-task ridge" if baseline == "tuned" else ""
+            ledger.claim(
+                f"{prefix}.{id}-{baseline}",
+                f"With as many target rows as columns, a source with an unrelated model and {words} {says}{tail} "
+                f"({many:,} rows).",
+                "Section 2.3; control",
+                test,
+                draws.get("peak", f"{name}, {baseline}", many),
+                threshold=MARGIN if test == "above" else -MARGIN,
+                condition=f"{_condition(c, c.d)}: least squares at its interpolation peak",
+                quantity=f"joint minus {baseline} single-task score",
+            )
 
 
 def similarity_findings(c: CovarianceSettings) -> list[Finding]:
@@ -278,10 +336,12 @@ def similarity_findings(c: CovarianceSettings) -> list[Finding]:
         eigenvalues = np.linalg.eigvalsh(X.T @ X)[::-1]
         kept = eigenvalues[: int(np.searchsorted(np.cumsum(eigenvalues), 0.99 * eigenvalues.sum())) + 1]
         values["law"] = abs(values["self"] - np.linalg.norm(kept) / kept.sum())
+        leading = np.linalg.eigh(X.T @ X)[1][:, -1:]
+        values["another"] = values["self"] - covariance_similarity(X, X @ leading @ leading.T)
         draws.add_all("score", 0.0, values)
 
     where, prefix = "Section 2.3, covariance similarity score", "fig2-linear.score"
-    get = {name: draws.get("score", name, 0.0) for name in ("gap", "self", "own", "common", "separate", "law")}
+    get = {name: draws.get("score", name, 0.0) for name in values}
     ledger.claim(
         f"{prefix}-orders",
         "The score is higher for the source with the target's covariance.",
@@ -327,6 +387,14 @@ def similarity_findings(c: CovarianceSettings) -> list[Finding]:
         quantity="distance from the law",
     )
     ledger.claim(
+        f"{prefix}-another",
+        "A task scores higher with another than with itself: with its own leading direction alone.",
+        "correction 1",
+        "every",
+        get["another"],
+        quantity="score(X, X) - score(X, X v v^T)",
+    )
+    ledger.claim(
         f"{prefix}-normalised-self",
         "The normalised companion of a task with itself is 1 (corrected form).",
         "correction 1",
@@ -356,6 +424,36 @@ def _rotation_claim(c: CovarianceSettings, ledger: Ledger, tag: str) -> None:
         condition=f"X = {c.form}",
         quantity="|D^-1 C D^-1 - I| with C the sample covariance (0.5 is sampling error)",
     )
+
+
+def _rate_claim(c: CovarianceSettings, ledger: Ledger) -> None:
+    """Whether the printed recipe trains on the example's raw features, whose covariance reaches kappa squared."""
+    example_rows, rate, epochs, batch = 1000, 1e-3, 30, 50
+    ledger.claim(
+        "fig2-linear.printed.rate",
+        "SGD at the printed rate (1e-3, batches of 50, 30 epochs) lowers the loss on the example's raw features.",
+        "Appendix B, training procedures",
+        "every",
+        [_sgd_growth(c, seed, example_rows, rate, epochs, batch) for seed in range(c.seed, c.seed + min(c.seeds, 20))],
+        quantity="log10 of last over first loss, stopped at 10^12",
+        condition=f"X = {c.form}, kappa = {c.kappa:g}, {example_rows:,} rows, r = 1, plain SGD on B and head",
+    )
+
+
+def _sgd_growth(c: CovarianceSettings, seed: int, rows: int, rate: float, epochs: int, batch: int) -> float:
+    inputs = stretched(stream(seed, "Q1"), c.d, kappa=c.kappa, strong=c.strong, block=0, form=c.form)
+    theta = models_at(stream(seed, "models"), c.d, c.cosine)[0]
+    X, y, _ = draw_task(seed, "rate", inputs, theta, rows, noise=c.noise)
+    b, a = stream(seed, "rate start").standard_normal(c.d) / np.sqrt(c.d), 1.0
+    first = last = float(np.mean((X @ b * a - y) ** 2))
+    for step in range(epochs * rows // batch):
+        part = np.arange(step * batch, (step + 1) * batch) % rows
+        miss = X[part] @ b * a - y[part]
+        last = float(np.mean(miss**2))
+        if last > 1e12 * first:
+            return 12.0
+        b, a = b - rate * 2 * a * (miss @ X[part]) / batch, a - rate * 2 * float(miss @ (X[part] @ b)) / batch
+    return float(np.log10(last / first))
 
 
 def _notes(c: CovarianceSettings, draws: Draws) -> list[str]:

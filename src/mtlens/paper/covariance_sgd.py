@@ -128,7 +128,7 @@ def _findings(c: DescentSettings, link: Link, draws: Draws) -> list[Finding]:
                 f"{prefix}.vanishes",
                 "Trained by descent with validation, the different source does no harm beyond .02 "
                 f"({few:,} rows): early stopping regularises.",
-                "correction: Figure 3",
+                "correction 9",
                 "above",
                 draws.get(panel, "different covariance", few),
                 threshold=-2 * MARGIN,

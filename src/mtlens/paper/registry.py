@@ -12,6 +12,7 @@ from typing import Any
 
 from mtlens.errors import InputError, unknown
 from mtlens.paper.claims import Finding
+from mtlens.paper.constants import checked
 from mtlens.paper.outcome import Outcome, Panel, Point
 
 # Modules that register reproductions, in the order of the book. Add yours here.
@@ -66,9 +67,8 @@ class Experiment:
         for key in changes:
             if key not in known:
                 raise unknown("constant", key, sorted(known), f"the settings of {self.name}")
-        if changes.get("seeds", 1) < 1:
-            raise InputError(f"reproduce {self.name}: seeds must be at least 1, found {changes['seeds']}.")
-        return dataclasses.replace(chosen, **changes)
+        where = f"reproduce {self.name}"
+        return dataclasses.replace(chosen, **{key: checked(chosen, key, new, where) for key, new in changes.items()})
 
 
 @dataclass(frozen=True)

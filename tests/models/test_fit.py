@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import mtlens
-from mtlens import System, Task, TaskSet, fit
+from mtlens import System, Task, TaskSet, fit, read_tasks
 from mtlens.errors import DataWarning, FileError, InputError, UnknownNameError
 from mtlens.models.members import joined
 from mtlens.models.model import Model
+from mtlens.models.prediction import predict_file
 from mtlens.models.system import Grid, TaskPlan
 from mtlens.theory.transfer import RIDGES
 
@@ -162,6 +164,37 @@ def test_records_as_json_brings_them(model: Model) -> None:
         model.predict([{"age": 1.0, "city": "Rome"}])
     with pytest.raises(InputError, match=r"found the text 'rows\.csv'.*mtlens predict MODEL FILE"):
         model.predict("rows.csv")
+
+
+def test_dates_and_truth_written_as_texts_are_read_as_the_file_was(tmp_path: Path) -> None:
+    """A CSV file's dates are numbers to the model; data frames and JSON bring the same dates as texts."""
+    rng = np.random.default_rng(0)
+    days = (np.datetime64("2021-01-01") + rng.integers(0, 700, 90)).astype(str)
+    member = np.where(rng.random(90) < 0.5, "true", "false")
+    price = [
+        f"{(int(day[2:4]) - 21) * 12 + int(day[5:7]) + (m == 'true')}" for day, m in zip(days, member, strict=True)
+    ]
+    rows = [f"{d},{m},{k % 7 + 0.5},{p}" for k, (d, m, p) in enumerate(zip(days, member, price, strict=True))]
+    (tmp_path / "rows.csv").write_text("\n".join(["joined,member,size,price", *rows]))
+    tasks = read_tasks(tmp_path / "rows.csv", targets="price")
+    assert tasks[0].X.shape == (90, 3)
+    model = fit(tasks, family="linear")
+    expected = model.predict(tasks[0], "price")
+    size = [k % 7 + 0.5 for k in range(90)]
+    assert np.array_equal(model.predict({"joined": days, "member": member, "size": size}, "price"), expected)
+    records = [
+        {"joined": f"{day} 00:00:00+00:00", "member": m == "true", "size": str(s)}
+        for day, m, s in zip(days, member, size, strict=True)
+    ]
+    assert np.array_equal(model.predict(records, "price"), expected)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, records)))
+    predict_file(model, tmp_path / "rows.jsonl", tmp_path / "out.jsonl")
+    told = [json.loads(line)["price"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert told == expected.tolist()
+    days[5] = "soon"
+    for dates, row in ((days, "5 holds 'soon'"), (["7", *days[1:]], f"1 holds '{days[1]}'")):
+        with pytest.raises(InputError, match=f"column 'joined': row {row}, but the model was trained on numbers"):
+            model.predict({"joined": dates, "member": member, "size": size}, "price")
 
 
 def test_arrays_are_matched_by_place_and_images_go_to_networks() -> None:

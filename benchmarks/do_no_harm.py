@@ -29,6 +29,7 @@ from mtlens.models.networks import Networks, job_of
 from mtlens.models.system import Grid, System
 from mtlens.study.advice import PartAdvice
 from mtlens.study.candidates import Candidate, HeldOut
+from mtlens.study.stacking import best_applied, safe_join
 from mtlens.tasks import Task, TaskSet
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -232,8 +233,9 @@ def _one_split(
     grouping, by_fold = part._grouping() if held.names and len(development) <= MOST_GROUPED else (None, ())
     candidates = [c for c in part._candidates(grouping, by_fold) if c.recipe != "sources"]
     heldout = {c: held.joint(c) for c in candidates} if held.names else {}
-    joins = {c: part._join(alone, values) for c, values in heldout.items()}
-    best, join = part._chosen(joins)
+    joins = {c: safe_join(held.evidence(alone, values)) for c, values in heldout.items()}
+    best = best_applied(joins)
+    join = None if best is None else joins[best]
     controls = _control_joins(part, alone) if held.names else {}
 
     test_trunk: dict[str, dict[str, np.ndarray]] = {}
@@ -279,9 +281,9 @@ def _one_split(
 def _control_joins(part: PartAdvice, alone: dict[str, np.ndarray]) -> dict[str, object]:
     found = {}
     if "linear" in part.families:
-        found["shared penalty"] = part._join(alone, part.held.shared_penalty())
+        found["shared penalty"] = safe_join(part.held.evidence(alone, part.held.shared_penalty()))
     if "trunk" in part.families:
-        found["second network"] = part._join(alone, part.held.alone("trunk", again=True))
+        found["second network"] = safe_join(part.held.evidence(alone, part.held.alone("trunk", again=True)))
     return found
 
 

@@ -37,6 +37,10 @@ def joined() -> Advice:
 def test_a_gain_that_is_there_is_kept(joined: Advice) -> None:
     assert joined.difference > 0.05 and joined.low > 0
     assert joined.sharing is not None and joined.sharing > 0.02
+    assert joined.sharing_low is not None and joined.sharing_high is not None
+    assert joined.sharing_low < joined.sharing < joined.sharing_high
+    gains = [plan.difference for plan in joined.system.tasks]
+    assert np.mean([gain for gain in gains if gain is not None]) == pytest.approx(joined.difference)
     assert all(plan.is_joint and plan.weight > 0.4 for plan in joined.system.tasks)
     assert "Join 12 tasks" in joined.system.summary
 
@@ -47,6 +51,7 @@ def test_nothing_to_gain_keeps_every_task_alone() -> None:
         assert advice.difference == 0.0 and advice.sharing is None
         assert all(plan.recipe == "alone" for plan in advice.system.tasks)
         assert advice.system.summary.startswith("Keep every task alone")
+        assert "standard errors on held-out rows (nearest, " in advice.system.tasks[0].evidence
 
 
 def test_the_system_survives_toml_and_fit_builds_it(joined: Advice) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mtlens.errors import InputError
-from mtlens.study.stacking import Evidence, safe_join
+from mtlens.study.stacking import Evidence, best_applied, judged, safe_join
 
 
 def evidence(gain: float, *, rows: int = 100, seed: int = 0, offset: int = 0) -> Evidence:
@@ -94,6 +94,62 @@ def test_identical_predictions_and_constant_labels_join_nothing() -> None:
     flat = np.ones_like(part.y)
     found = safe_join({"a": Evidence(flat, flat, flat + 0.1, part.fold, part.unit)})
     assert found.weights == {"a": 0.0}
+
+
+def test_what_is_promised_pays_for_the_choice() -> None:
+    """Eight equally good ways of joining: the largest held-out gain flatters, the procedure's is near the truth."""
+    random = np.random.default_rng(1)
+    share, rows = 0.2, np.arange(80)  # of the error variance, 1, that another model does not share
+    found = []
+    for _ in range(100):
+        y, common = 1.5 * random.standard_normal((80, 1)), np.sqrt(1 - share) * random.standard_normal((80, 1))
+        alone = y + common + np.sqrt(share) * random.standard_normal((80, 1))
+        others = y + common + np.sqrt(share) * random.standard_normal((8, 80, 1))
+        ways = {way: {"a": Evidence(y, alone, other, rows % 5, rows)} for way, other in enumerate(others)}
+        joins = {way: safe_join(parts) for way, parts in ways.items()}
+        best = best_applied(joins)
+        if best is not None:
+            weight = joins[best].weights["a"]
+            true = (share - share * ((1 - weight) ** 2 + weight**2)) / 1.5**2
+            found.append((joins[best].gain, judged(ways).gain, true))
+    largest, promised, true = np.mean(found, axis=0)
+    assert len(found) > 20 and largest > 2.5 * true
+    assert abs(promised - true) < 0.3 * (largest - true)
+
+
+def test_judged_is_the_choice_of_the_other_folds_in_plain_words() -> None:
+    ways = {
+        way: {"a": evidence(gain, seed=3), "b": evidence(0.1, seed=4, rows=60, offset=500)}
+        for way, gain in (("one", 0.35), ("two", 0.4), ("bad", -0.6))
+    }
+    total = dict.fromkeys("ab", 0.0)
+    for fold in range(5):
+        rest = {
+            way: {
+                n: Evidence(*(getattr(p, f)[p.fold != fold] for f in ("y", "alone", "joint", "fold", "unit")))
+                for n, p in parts.items()
+            }
+            for way, parts in ways.items()
+        }
+        found = {way: safe_join(parts) for way, parts in rest.items()}
+        best = max((way for way in found if found[way].applied), key=lambda way: found[way].gain)
+        for name, part in ways[best].items():
+            moved = part.alone + found[best].weights[name] * (part.joint - part.alone)
+            errors = [((part.y - p)[part.fold == fold] ** 2).sum() for p in (part.alone, moved)]
+            total[name] += (errors[0] - errors[1]) / ((part.y - part.y.mean()) ** 2).sum()
+    gained = judged(ways)
+    assert gained.own_gains == pytest.approx(total) and gained.gain == pytest.approx(sum(total.values()) / 2)
+    alone = {"one": {"a": ways["one"]["a"]}}
+    assert judged(alone).gain == pytest.approx(safe_join(alone["one"]).gain)
+
+
+def test_a_difference_of_gains_is_paired() -> None:
+    one, two = safe_join({"a": evidence(0.4, seed=3)}).found, safe_join({"a": evidence(0.3, seed=3)}).found
+    difference, error = one.less(two)
+    assert difference == pytest.approx(one.gain - two.gain)
+    rows = one.by_unit - two.by_unit
+    assert error == pytest.approx(np.sqrt(len(rows)) * rows.std(ddof=1))
+    assert one.less(one) == (0.0, 0.0)
 
 
 def test_mistakes_are_refused() -> None:

@@ -88,10 +88,10 @@ def together_told(verdicts: Verdicts) -> str:
     for verdict, words in (("helps", "helps"), ("hurts", "hurts"), ("no difference", "makes no difference to")):
         members = [row for row in rows if row["verdict"] == verdict]
         if members:
-            parts.append(f"{words} {_some([row['target'] for row in members])}")
+            parts.append(f"{words} {some([row['target'] for row in members])}")
     undecided = [row["target"] for row in rows if row["verdict"] == "undecided"]
     if undecided:
-        parts.append(f"leaves {_some(undecided)} undecided")
+        parts.append(f"leaves {some(undecided)} undecided")
     clear = max(rows, key=lambda row: (row["verdict"] in DECIDED, abs(row["difference"] or 0.0)))
     told = f"Training all {len(verdicts['tasks'])} tasks together {_listed(parts)}. Largest: {cell_told(clear)}."
     if (pooled := pooled_together(verdicts)) is None:
@@ -239,9 +239,10 @@ def _need(count: int) -> str:
     return f"{count} {'needs' if count == 1 else 'need'}"
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = [quoted(name) for name in names[:FEW]]
-    return _listed(shown) if len(names) <= FEW else f"{', '.join(shown)} and {len(names) - FEW} more"
+def some(names: Sequence[str], few: int = FEW) -> str:
+    """The first few names in a sentence, and how many more."""
+    shown = [quoted(name) for name in names[:few]]
+    return _listed(shown) if len(names) <= few else f"{', '.join(shown)} and {len(names) - few} more"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -20,11 +20,11 @@ from mtlens.report.answer import (
     capacity_told,
     findings,
     headline,
+    interval,
     measured,
     measured_pairs,
     methods_told,
-    quoted,
-    signed,
+    some,
 )
 from mtlens.report.charts import draw
 from mtlens.report.made import made_of
@@ -34,6 +34,8 @@ from mtlens.report.tables import DataTable
 from mtlens.study.result import StudyResult, write_whole
 
 PAGE_FILE = "report.html"
+FEW_OF_A_GROUP = 8  # names of one group in a sentence; advice.toml and verdicts.json have all
+MOST_GROUPS = 12
 MOST_ROWS = 300  # of a table on the page; its CSV file has all
 
 # What hover shows a mouse, this line shows a finger and a keyboard; printing opens what is folded.
@@ -110,12 +112,14 @@ def _advice(verdicts: Verdicts) -> Section | None:
         return None
     told = [str(advice["summary"])] if advice.get("summary") else []
     if advice.get("sharing") is not None:
+        shared = {"difference": advice["sharing"], "low": advice.get("sharing_low"), "high": advice.get("sharing_high")}
         told.append(
-            f"Of its gain {signed(advice['sharing'])} is due to sharing: what its best control gains without a shared "
-            "model is taken off."
+            f"Of its gain {interval(shared)} is due to sharing: what its best control gains without a shared model is "
+            "taken off."
         )
+        told.append("Each fold scored what the others advised, so the gain pays for the choice among what was tried.")
     told += _groups_told(advice.get("groups") or ())
-    told += [str(line) for line in advice.get("found") or ()]
+    told += [_sentence(str(line)) for line in advice.get("found") or ()]
     drawings = _present(charts.advice_chart(verdicts), charts.tried_chart(verdicts))
     tables = _with_rows(t.advice_table(verdicts), t.tried_table(verdicts))
     return Section("advice", "Advice and its evidence", told, drawings, tables=tables, open=True)
@@ -125,9 +129,14 @@ def _groups_told(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     """The best grouping in one sentence; whether it is advised is said task by task."""
     parts = []
     for group in groups:
-        names, stability = ", ".join(quoted(name) for name in group["tasks"]), group.get("stability")
+        names, stability = some(group["tasks"], FEW_OF_A_GROUP), group.get("stability")
         parts.append(names + ("" if stability is None else f" (together in {100 * stability:.0f} % of resamples)"))
-    return [f"If tasks had to be grouped: {'; '.join(parts)}."] if parts else []
+    more = f"; and {len(parts) - MOST_GROUPS} more groups" if len(parts) > MOST_GROUPS else ""
+    return [f"If tasks had to be grouped: {'; '.join(parts[:MOST_GROUPS])}{more}."] if parts else []
+
+
+def _sentence(line: str) -> str:
+    return f"{line[:1].upper()}{line[1:]}{'' if line.endswith('.') else '.'}"
 
 
 def _together(verdicts: Verdicts) -> Section | None:

@@ -21,7 +21,7 @@ from mtlens.models.space import spaces_of
 from mtlens.models.system import Grid, Group, System, TaskPlan
 from mtlens.study.candidates import FEW_SOURCES, Candidate, Family, HeldOut
 from mtlens.study.groups import Grouping, best_groups
-from mtlens.study.stacking import OWN, THRESHOLD, SafeJoin, safe_join
+from mtlens.study.stacking import OWN, THRESHOLD, Evidence, Gain, SafeJoin, best_applied, judged, safe_join
 from mtlens.tasks import Task, TaskSet
 from mtlens.theory.rank_curve import RankCurve, rank_curve
 
@@ -50,8 +50,9 @@ class Advice:
     """A system with its evidence.
 
     ``difference`` (R2 or Brier skill, mean over tasks) is the held-out gain over the best tuned single-task system,
-    with its 95 % interval; it is 0 with an empty interval when nothing is joined. ``sharing`` is that gain minus the
-    best control's: the part that is not ensembling or a shared penalty.
+    with its 95 % interval; it is 0 with an empty interval when nothing is joined. It is that of the procedure: each
+    fold scores what the other folds would have advised, so that the choice itself is paid for. ``sharing`` is that
+    gain minus the best control's, with its interval: the part that is not ensembling or a shared penalty.
     """
 
     system: System
@@ -59,6 +60,8 @@ class Advice:
     low: float
     high: float
     sharing: float | None
+    sharing_low: float | None
+    sharing_high: float | None
     tried: tuple[Tried, ...]
     capacity: tuple[RankCurve, ...] = ()
     grouping: tuple[tuple[tuple[str, ...], float], ...] = ()
@@ -72,6 +75,8 @@ class Advice:
             "low": self.low,
             "high": self.high,
             "sharing": self.sharing,
+            "sharing_low": self.sharing_low,
+            "sharing_high": self.sharing_high,
             "per_task": [
                 plan.model_dump(
                     include={"recipe", "family", "joint_family", "weight", "difference", "low", "high", "n"}
@@ -173,6 +178,8 @@ class _Advised:
     groups: list[Group]
     join: SafeJoin | None
     chosen: Candidate | None
+    judged: Gain | None
+    sharing: tuple[float, float] | None
     tried: list[Tried]
     curve: RankCurve | None
     grouping: list[tuple[tuple[str, ...], float]]
@@ -205,23 +212,27 @@ class PartAdvice:
         families = self._families(own)
         alone = {name: own[families[name]][name] for name in held.names}
         if len(held.raw) < 2:
-            return _Advised(self._plans(None, None, families), [], None, None, [], None, [], self.found)
+            return _Advised(self._plans({}, None, None, families), [], None, None, None, None, [], None, [], self.found)
         grouping, by_fold = self._grouping()
-        joins = {c: self._join(alone, held.joint(c)) for c in self._candidates(grouping, by_fold)}
-        controls = self._controls(alone)
-        chosen, join = self._chosen(joins)
+        evidence = {c: held.evidence(alone, held.joint(c)) for c in self._candidates(grouping, by_fold)}
+        joins = {c: safe_join(parts) for c, parts in evidence.items()}
+        controls = {name: safe_join(parts) for name, parts in self._controls(alone).items()}
+        chosen = best_applied(joins)
+        join = None if chosen is None else joins[chosen]
+        gained = None if chosen is None else judged(evidence)
         tried = [_row(c.name, j) for c, j in joins.items()] + [_row(n, j, control=True) for n, j in controls.items()]
         curve = rank_curve(held.alone_core) if held.has_columns else None
         if curve is not None:
             self.found.append(_capacity_line(curve))
         groups = [] if chosen is None else chosen.system(held.raw.names, held.grid, held.seed, held.folds).groups
         stability = [] if grouping is None else self._named(grouping)
-        plans = self._plans(chosen, join, families)
-        return _Advised(plans, list(groups), join, chosen, tried, curve, stability, self.found)
+        plans = self._plans(joins, chosen, gained, families)
+        sharing = None if gained is None else _sharing_of(gained, controls)
+        return _Advised(plans, list(groups), join, chosen, gained, sharing, tried, curve, stability, self.found)
 
     def _alone_without_evidence(self) -> _Advised:
         families = dict.fromkeys(self.held.raw.names, self.families[0])
-        return _Advised(self._plans(None, None, families), [], None, None, [], None, [], self.found)
+        return _Advised(self._plans({}, None, None, families), [], None, None, None, None, [], None, [], self.found)
 
     # ------------------------------------------------------------------ alone
 
@@ -281,47 +292,41 @@ class PartAdvice:
             for group, stability in zip(grouping.groups, grouping.stability, strict=True)
         ]
 
-    def _join(self, alone: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> SafeJoin:
-        return safe_join(self.held.evidence(alone, other))
-
-    def _controls(self, alone: Mapping[str, FloatArray]) -> dict[str, SafeJoin]:
+    def _controls(self, alone: Mapping[str, FloatArray]) -> dict[str, dict[str, Evidence]]:
         """The same stack with something that shares no model in place of the joint one.
 
         The network has another seed than the task's own: what it adds is ensembling.
         """
         found = {}
         if "trunk" in self.families:
-            found["a network of the task itself"] = self._join(alone, self.held.alone("trunk", again=True))
+            found["a network of the task itself"] = self.held.evidence(alone, self.held.alone("trunk", again=True))
         if "linear" in self.families:
-            found["penalty shared, no model shared"] = self._join(alone, self.held.shared_penalty())
+            found["penalty shared, no model shared"] = self.held.evidence(alone, self.held.shared_penalty())
         return found
-
-    @staticmethod
-    def _chosen(joins: Mapping[Candidate, SafeJoin]) -> tuple[Candidate | None, SafeJoin | None]:
-        """The candidate with the largest pooled gain among those whose evidence carries it."""
-        carried = {c: join for c, join in joins.items() if join.applied}
-        if not carried:
-            return None, None
-        best = max(carried, key=lambda c: carried[c].gain)
-        return best, carried[best]
 
     # ------------------------------------------------------------------ plans
 
     def _plans(
-        self, chosen: Candidate | None, join: SafeJoin | None, families: Mapping[str, Family]
+        self,
+        joins: Mapping[Candidate, SafeJoin],
+        chosen: Candidate | None,
+        gained: Gain | None,
+        families: Mapping[str, Family],
     ) -> dict[str, TaskPlan]:
-        return {name: self._plan(name, chosen, join, families[name]) for name in self.held.raw.names}
+        names = self.held.raw.names
+        if chosen is None or gained is None:
+            told = _nothing(joins)
+            return {n: TaskPlan(name=n, family=families[n], evidence=told, would_change=_MORE) for n in names}
+        return {name: self._plan(name, chosen, joins[chosen], gained, families[name]) for name in names}
 
-    def _plan(self, name: str, chosen: Candidate | None, join: SafeJoin | None, family: Family) -> TaskPlan:
-        if chosen is None or join is None:
-            return TaskPlan(name=name, family=family, evidence=_NOTHING, would_change=_MORE)
+    def _plan(self, name: str, chosen: Candidate, join: SafeJoin, gained: Gain, family: Family) -> TaskPlan:
         weight = join.weights.get(name, join.pooled)
         group = chosen.group_of(name) if chosen.recipe == "group" else None
         if weight <= 0.0 or (chosen.recipe == "group" and group is None):
             return TaskPlan(
                 name=name, family=family, evidence="alone: joining moved it the wrong way", would_change=_MORE
             )
-        gain, error = join.own_gains.get(name), join.own_errors.get(name, np.inf)
+        gain, error = gained.own_gains.get(name), gained.own_errors.get(name, np.inf)
         known = gain is not None and np.isfinite(error)
         return TaskPlan(
             name=name,
@@ -339,7 +344,15 @@ class PartAdvice:
         )
 
 
-_NOTHING = "no way of joining gains more than two standard errors on held-out rows"
+def _nothing(joins: Mapping[Candidate, SafeJoin]) -> str:
+    """Why nothing is joined, with what came nearest to being."""
+    if not joins:
+        return "nothing to join it with, or too few rows to tell"
+    nearest = max(joins, key=lambda c: joins[c].strength)
+    told = f"{nearest.name}: {joins[nearest].gain:+.4f}, {joins[nearest].strength:.1f} standard errors"
+    return f"no way of joining gains more than {THRESHOLD:g} standard errors on held-out rows (nearest, {told})"
+
+
 _MORE = "more rows, or sources closer to this task"
 
 
@@ -367,10 +380,9 @@ def _together(tasks: TaskSet, blank: System, parts: Sequence[_Advised]) -> Advic
         if len(parts) > 1:
             _name_sources(plans, part)
     shares = [len(part.plans) / len(tasks) for part in parts]
-    gain = sum(s * (p.join.gain if p.join else 0.0) for s, p in zip(shares, parts, strict=True))
-    error = float(
-        np.sqrt(sum((s * (p.join.error if p.join else 0.0)) ** 2 for s, p in zip(shares, parts, strict=True)))
-    )
+    gain, error = _weighted(shares, [None if p.judged is None else (p.judged.gain, p.judged.error) for p in parts])
+    shared, shared_error = _weighted(shares, [part.sharing for part in parts])
+    joined = any(part.join is not None for part in parts)
     found = [line for part in parts for line in part.found]
     system = System(
         seed=blank.seed, folds=blank.folds, grid=blank.grid, groups=groups, found=found,
@@ -381,7 +393,9 @@ def _together(tasks: TaskSet, blank: System, parts: Sequence[_Advised]) -> Advic
         difference=gain,
         low=gain - NORMAL_95 * error,
         high=gain + NORMAL_95 * error,
-        sharing=_sharing(parts, shares),
+        sharing=shared if joined else None,
+        sharing_low=shared - NORMAL_95 * shared_error if joined else None,
+        sharing_high=shared + NORMAL_95 * shared_error if joined else None,
         tried=tuple(row for part in parts for row in part.tried),
         capacity=tuple(part.curve for part in parts if part.curve is not None),
         grouping=tuple(entry for part in parts for entry in part.grouping),
@@ -397,16 +411,16 @@ def _name_sources(plans: dict[str, TaskPlan], part: _Advised) -> None:
             plans[name] = plans[name].model_copy(update={"sources": others})
 
 
-def _sharing(parts: Sequence[_Advised], shares: Sequence[float]) -> float | None:
-    """The advised gain less the best control's, mean over tasks; None where nothing is joined."""
-    if all(part.join is None for part in parts):
-        return None
-    total = 0.0
-    for part, share in zip(parts, shares, strict=True):
-        if part.join is not None:
-            controls = [max(row.gain, 0.0) for row in part.tried if row.control]
-            total += share * (part.join.gain - max(controls, default=0.0))
-    return total
+def _sharing_of(gained: Gain, controls: Mapping[str, SafeJoin]) -> tuple[float, float]:
+    """The procedure's gain less the best control's (no control counts for less than nothing), and its error."""
+    best = max(controls.values(), key=lambda join: join.gain, default=None)
+    return (gained.gain, gained.error) if best is None or best.gain <= 0 else gained.less(best.found)
+
+
+def _weighted(shares: Sequence[float], found: Sequence[tuple[float, float] | None]) -> tuple[float, float]:
+    """The mean of independent parts and its standard error; None is nothing gained."""
+    known = [(share, *part) for share, part in zip(shares, found, strict=True) if part is not None]
+    return sum(s * gain for s, gain, _ in known), float(np.sqrt(sum((s * error) ** 2 for s, _, error in known)))
 
 
 def _summary(parts: Sequence[_Advised], gain: float, error: float) -> str:

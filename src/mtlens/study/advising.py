@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mtlens.study.study import Study
 
 NAMES: tuple[Literal["linear", "trunk"], ...] = ("linear", "trunk")
-VERSION = 1  # raise it when the same study starts to be advised differently
+VERSION = 2  # raise it when the same study starts to be advised differently
 
 
 def advised(study: Study, run: Run) -> dict[str, Any] | None:

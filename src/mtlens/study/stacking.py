@@ -9,21 +9,27 @@ which is noise for a small task by itself. So a task uses half its own evidence 
 (the same ratio of sums, each task's rows in units of its own variance), and no weight at all is used unless the
 pooled gain, each fold judged with weights fitted to the other folds, exceeds two standard errors. Picking the
 validation winner instead loses on 6 to 11 % of tasks (``docs/results/do-no-harm.md``).
+
+The largest of several gains flatters whoever chose it by its size. So what is promised is the gain of the procedure:
+in each fold the candidate, whether it is used at all, and its weights are what the other folds say (``judged``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
-from mtlens.arrays import FloatArray, IntArray
+from mtlens.arrays import Array, FloatArray, IntArray
 from mtlens.errors import InputError
 
 OWN = 0.5  # share of a task's own evidence
 THRESHOLD = 2.0  # standard errors of the pooled gain below which nothing is joined
 MOST = 1.0  # the largest weight: joint predictions themselves, never beyond
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +54,10 @@ class Evidence:
         if not all(np.isfinite(array).all() for array in (self.y, self.alone, self.joint)):
             raise InputError("evidence needs finite labels and predictions. Leave rows without a held-out one away.")
 
+    def take(self, rows: Array) -> Evidence:
+        """Some of its rows."""
+        return Evidence(self.y[rows], self.alone[rows], self.joint[rows], self.fold[rows], self.unit[rows])
+
     @property
     def variance(self) -> float:
         """Mean squared deviation of the labels: the unit in which tasks are compared."""
@@ -60,23 +70,69 @@ class Evidence:
         return (delta * error).sum(axis=1) / scale, (delta * delta).sum(axis=1) / scale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """R2 (Brier skill) gained on held-out rows, mean over tasks, by independent unit.
+
+    ``own_gains`` and ``own_errors`` (a task) are noisy and only for information.
+    """
+
+    units: IntArray  # (n,) sorted
+    by_unit: FloatArray  # (n,) summing to the gain
+    own_gains: dict[str, float]
+    own_errors: dict[str, float]
+
+    @classmethod
+    def of(cls, gains: Mapping[str, FloatArray], units: Mapping[str, IntArray]) -> Gain:
+        """From what each row of each task gains, as a share of the task's variance over all its rows."""
+        labels, place = np.unique(np.concatenate([units[name] for name in gains]), return_inverse=True)
+        sums = np.bincount(place, weights=np.concatenate(list(gains.values())), minlength=len(labels))
+        return cls(
+            units=labels,
+            by_unit=sums / len(gains),
+            own_gains={name: float(rows.sum()) for name, rows in gains.items()},
+            own_errors={name: _error(rows) for name, rows in gains.items()},
+        )
+
+    @property
+    def gain(self) -> float:
+        """Mean over tasks."""
+        return float(self.by_unit.sum())
+
+    @property
+    def error(self) -> float:
+        """Its standard error over units."""
+        return _error(self.by_unit)
+
+    def less(self, other: Gain) -> tuple[float, float]:
+        """Gain less another on the same rows, and the standard error of the difference."""
+        units = np.union1d(self.units, other.units)
+        rows = np.zeros(len(units))
+        for sign, part in ((1.0, self), (-1.0, other)):
+            rows[np.searchsorted(units, part.units)] += sign * part.by_unit
+        return float(rows.sum()), _error(rows)
+
+
+@dataclass(frozen=True, eq=False)
 class SafeJoin:
     """A weight a task, and the pooled evidence for using any.
 
-    ``gain`` is the mean over tasks of the R2 (Brier skill) gained on held-out rows, with weights fitted to other folds;
-    ``error`` its standard error over units. ``applied`` says that it exceeds ``threshold`` errors; else all weights
-    are zero. ``pooled`` is the weight of a task without evidence of its own. ``own_gains`` (a task) are noisy and only
-    for information.
+    ``found`` is the gain on held-out rows with weights fitted to other folds. ``applied`` says that it exceeds
+    ``threshold`` errors; else all weights are zero. ``pooled`` is the weight of a task without evidence of its own.
     """
 
     weights: dict[str, float]
     pooled: float
-    gain: float
-    error: float
     applied: bool
-    own_gains: dict[str, float]
-    own_errors: dict[str, float]
+    found: Gain
+
+    @property
+    def gain(self) -> float:
+        return self.found.gain
+
+    @property
+    def error(self) -> float:
+        return self.found.error
 
     @property
     def strength(self) -> float:
@@ -108,18 +164,57 @@ def safe_join(
         raise InputError("safe_join needs the held-out predictions of at least one task, found none.")
     parts = [_Sums.of(part) for part in evidence.values()]
     weights = _weights(parts, None, own, most)
-    gains = _row_gains(parts, own, most)
-    gain, error = _pooled(gains, [part.unit for part in evidence.values()])
-    applied = error > 0 and gain > threshold * error
+    gains = dict(zip(evidence, _row_gains(parts, own, most), strict=True))
+    found = Gain.of(gains, {name: part.unit for name, part in evidence.items()})
+    applied = found.error > 0 and found.gain > threshold * found.error
     return SafeJoin(
         weights={name: float(w) if applied else 0.0 for name, w in zip(evidence, weights, strict=True)},
         pooled=float(np.clip(_ratio(*_total(parts, None)), 0.0, most)) if applied else 0.0,
-        gain=gain,
-        error=error,
         applied=applied,
-        own_gains={name: float(rows.sum()) for name, rows in zip(evidence, gains, strict=True)},
-        own_errors={name: _error(rows) for name, rows in zip(evidence, gains, strict=True)},
+        found=found,
     )
+
+
+def best_applied(joins: Mapping[Key, SafeJoin]) -> Key | None:
+    """The candidate with the largest pooled gain among those whose evidence carries it; None when none does."""
+    carried = [key for key, join in joins.items() if join.applied]
+    return max(carried, key=lambda key: joins[key].gain, default=None)
+
+
+def judged(
+    candidates: Mapping[Key, Mapping[str, Evidence]],
+    *,
+    own: float = OWN,
+    threshold: float = THRESHOLD,
+    most: float = MOST,
+) -> Gain:
+    """What choosing among candidates gains: each fold scores the choice, gate and weights that the others make.
+
+    Nothing is gained in folds for which nothing is joined. Not corrected: the models behind the other folds' held-out
+    predictions were trained with this fold's rows; only an outer split (``benchmarks/do_no_harm.py``) leaves these out.
+    """
+    rest = {"own": own, "threshold": threshold, "most": most}
+    tasks = {name: part for parts in candidates.values() for name, part in parts.items()}
+    units = {name: np.zeros(0, dtype=np.int64) for name in tasks}
+    gains = {name: np.zeros(0) for name in tasks}
+    for fold in sorted({int(f) for part in tasks.values() for f in np.unique(part.fold)}):
+        joins = {
+            key: safe_join(others, **rest) for key, parts in candidates.items() if (others := _without(parts, fold))
+        }
+        best = best_applied(joins)
+        scored = tasks if best is None else candidates[best]
+        for name, part in scored.items():
+            rows = part.fold == fold
+            cross, square = (product[rows] for product in part.products())
+            w = 0.0 if best is None else joins[best].weights.get(name, joins[best].pooled)
+            gains[name] = np.concatenate([gains[name], w * (2.0 * cross - w * square)])
+            units[name] = np.concatenate([units[name], part.unit[rows]])
+    return Gain.of(gains, units)
+
+
+def _without(parts: Mapping[str, Evidence], fold: int) -> dict[str, Evidence]:
+    """The evidence of all folds but one; tasks that have none there are left out."""
+    return {name: part.take(part.fold != fold) for name, part in parts.items() if (part.fold != fold).any()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,13 +274,6 @@ def _row_gains(parts: Sequence[_Sums], own: float, most: float) -> list[FloatArr
         w = by_fold[part.fold, i]
         found.append(2.0 * w * part.cross - w * w * part.square)
     return found
-
-
-def _pooled(gains: Sequence[FloatArray], units: Sequence[IntArray]) -> tuple[float, float]:
-    """Mean over tasks of the summed gains, and its standard error over independent units."""
-    labels, place = np.unique(np.concatenate(list(units)), return_inverse=True)
-    per_unit = np.bincount(place, weights=np.concatenate(list(gains)), minlength=len(labels)) / len(gains)
-    return float(per_unit.sum()), _error(per_unit)
 
 
 def _error(rows: FloatArray) -> float:

@@ -46,6 +46,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_bert(tmp_path_factory.mktemp("bert"), 8)
 
 
+def write_model(path: Path, model: Any) -> Path:
+    """A model of the given sort beside the tokenizer of the tiny BERT."""
+    write_bert(path, 8)
+    model.save_pretrained(path, safe_serialization=True)
+    return path
+
+
 def by_hand(folder: Path, text: str, pair: str | None = None) -> np.ndarray:
     """One text at a time, no padding: the plain reading of mean pooling."""
     import torch
@@ -69,6 +76,102 @@ def test_vectors_are_those_of_the_encoder(folder: Path) -> None:
     np.testing.assert_allclose(pair[0], by_hand(folder, "a", "film"), atol=1e-6)
     first = FrozenEncoder(folder, pooling="first").encode([column[:1]])
     assert not np.allclose(first, got[:1])
+
+
+@pytest.mark.medium
+def test_encoders_of_other_sorts_serve(tmp_path: Path) -> None:
+    """RoBERTa counts positions from behind the padding's, T5 has a decoder too, GPT-2 names no token for padding."""
+    import torch
+    import transformers as t
+
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes |= {"vocab_size": len(WORDS), "hidden_size": 8, "max_position_embeddings": 16}
+    t5: dict[str, Any] = {"d_model": 8, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    gpt: dict[str, Any] = {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    special: dict[str, Any] = {"bos_token_id": 2, "eos_token_id": 3}
+    models = {
+        "roberta": t.RobertaModel(t.RobertaConfig(**sizes, pad_token_id=0)),
+        "masked": t.BertForMaskedLM(t.BertConfig(**sizes)),  # its pooler is missing, and not read
+        "t5": t.T5Model(t.T5Config(vocab_size=len(WORDS), **t5)),
+        "gpt2": t.GPT2Model(t.GPT2Config(vocab_size=len(WORDS), **gpt, **special)),
+    }
+    column = texts("a good film", "bad " * 10_000, "")
+    for name, model in models.items():
+        (tmp_path / name).mkdir()
+        encoder = FrozenEncoder(write_model(tmp_path / name, model), max_length=512)
+        got = encoder.encode([column])
+        assert got.shape == (3, 8) and np.isfinite(got).all()
+        again = FrozenEncoder(tmp_path / name, max_length=512).encode([column])
+        np.testing.assert_allclose(again, got, atol=1e-6)
+        tokens = t.AutoTokenizer.from_pretrained(tmp_path / name)("a good film", return_tensors="pt")
+        plain = (model.encoder if name == "t5" else getattr(model, "bert", model)).eval()
+        with torch.no_grad():
+            np.testing.assert_allclose(got[0], plain(**tokens).last_hidden_state[0].mean(0), atol=1e-5)
+
+
+@pytest.mark.medium
+def test_weights_that_would_be_drawn_at_random_are_refused(tmp_path: Path) -> None:
+    import json
+
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(write_bert(tmp_path, 8) / "model.safetensors")
+    lost = [name for name in weights if "layer.0.attention" in name]
+    save_file({n: w for n, w in weights.items() if n not in lost}, tmp_path / "model.safetensors", {"format": "pt"})
+    wanted = rf"does not hold {len(lost)} of the weights that config.json asks for \(first: encoder.layer.0.attention"
+    with pytest.raises(FileError, match=wanted):
+        FrozenEncoder(tmp_path).encode([texts("a film")])
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    config = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": 12}), "utf-8")
+    with pytest.raises(FileError, match=r"does not hold .* of the weights"):
+        FrozenEncoder(tmp_path).encode([texts("a film")])
+
+
+@pytest.mark.medium
+def test_a_damaged_folder_is_told_in_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import json
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    (tmp_path / "good").mkdir()
+    good = write_bert(tmp_path / "good", 8)
+    weights = load_file(good / "model.safetensors")
+    config = json.loads((good / "config.json").read_text("utf-8"))
+    own_code = config | {"model_type": "own", "auto_map": {"AutoConfig": "own.C", "AutoModel": "own.M"}}
+    few = {**weights, "embeddings.word_embeddings.weight": weights["embeddings.word_embeddings.weight"][:7].clone()}
+    damages: dict[str, tuple[dict[str, bytes | None], str]] = {
+        "torn": ({"model.safetensors": (good / "model.safetensors").read_bytes()[:999]}, "cannot be loaded: Error"),
+        "pickled": ({"model.safetensors": b"\x80\x04}."}, "cannot be loaded: Error while deserializing"),
+        "garbled": ({"config.json": b"{"}, "cannot be loaded: .*not a valid JSON"),
+        "bare": ({"config.json": b"{}"}, "cannot be loaded: Unrecognized model"),
+        "coded": ({"config.json": json.dumps(own_code).encode()}, "code from the folder is never run"),
+        "wordless": ({"tokenizer.json": None, "vocab.txt": None}, "has a tokenizer without words"),
+        "small": ({"config.json": json.dumps(config | {"vocab_size": 7}).encode()}, "has 7 word vectors, but its tok"),
+    }
+    for name, (files, message) in damages.items():
+        folder = shutil.copytree(good, tmp_path / name)
+        for file, content in files.items():
+            (folder / file).unlink(missing_ok=True)
+            if content is not None:
+                (folder / file).write_bytes(content)
+        (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+        if name == "small":
+            save_file(few, folder / "model.safetensors", {"format": "pt"})
+        with pytest.raises(FileError, match=message):
+            FrozenEncoder(folder).encode([texts("a good film")])
+    assert not (tmp_path / "ran").exists()
+    assert "[y/N]" not in capfd.readouterr().out  # nobody is asked whether to run it
+
+
+@pytest.mark.medium
+def test_a_pair_is_not_taken_for_another_with_the_same_letters(folder: Path) -> None:
+    encoder = FrozenEncoder(folder)
+    encoder.encode([texts("a\x1fgood"), texts("film")])
+    encoder.encode([texts("a"), texts("good\x1ffilm")])
+    assert len(encoder.cache) == 2
 
 
 @pytest.mark.medium

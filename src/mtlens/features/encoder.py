@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from mtlens.arrays import Array, FloatArray
-from mtlens.errors import FileError, InputError, missing_extra
+from mtlens.errors import FileError, InputError, MtlensError, missing_extra
 from mtlens.features.cache import VectorCache
 from mtlens.features.state import State
 from mtlens.features.tokens import as_texts
@@ -114,8 +115,9 @@ class FrozenEncoder:
         return vectors
 
     def _key(self, text: tuple[str, ...]) -> bytes:
-        said = "\x1f".join(text).encode("utf-8", "surrogatepass")
-        return sha256(f"{self.identity}|{len(text)}|".encode() + said).digest()
+        lengths = ",".join(str(len(part)) for part in text)  # a pair is not the same as another cut of its letters
+        said = "".join(text).encode("utf-8", "surrogatepass")
+        return sha256(f"{self.identity}|{lengths}|".encode() + said).digest()
 
     def _forward(self, texts: list[tuple[str, ...]]) -> Array:
         """Vectors of the texts in their order."""
@@ -133,9 +135,11 @@ class FrozenEncoder:
 
     def _pooled(self, texts: list[tuple[str, ...]]) -> Array:
         columns = [[part.encode("utf-8", "replace").decode() for part in column] for column in zip(*texts, strict=True)]
-        tokens = self._tokenizer(
-            *columns, padding=True, truncation=True, max_length=self._longest, return_tensors="pt"
-        ).to(self.device)
+        tokens = self._tokenizer(*columns, padding=True, truncation=True, max_length=self._longest, return_tensors="pt")
+        if not tokens["input_ids"].numel():  # empty texts of a tokenizer that marks neither start nor end
+            return np.zeros((len(texts), self.width), dtype=np.float32)
+        self._check_codes(int(tokens["input_ids"].max()))
+        tokens = tokens.to(self.device)
         hidden = self._model(**tokens).last_hidden_state
         if self.pooling == "first":
             pooled = hidden[:, 0]
@@ -145,23 +149,67 @@ class FrozenEncoder:
         vectors: Array = pooled.float().cpu().numpy()
         return vectors
 
+    def _check_codes(self, largest: int) -> None:
+        words = self._model.get_input_embeddings().num_embeddings
+        if largest >= words:
+            raise FileError(
+                f"the encoder in {self.folder} has {words} word vectors, but its tokenizer gives the code {largest}: "
+                "they belong to different models. Save model and tokenizer together."
+            )
+
     @cached_property
     def _longest(self) -> int:
         """The tokens a text may have: the setting, or fewer where the model has fewer positions."""
-        return int(min(self.max_length, getattr(self._model.config, "max_position_embeddings", self.max_length)))
+        most = getattr(self._model.config, "max_position_embeddings", None) or self.max_length
+        for name, module in self._model.named_modules():
+            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+                most -= module.padding_idx + 1  # RoBERTa and its kin count positions from behind the padding's
+        return int(min(self.max_length, most))
 
     @cached_property
     def _tokenizer(self) -> Any:
-        with _offline():
-            return _transformers().AutoTokenizer.from_pretrained(str(self.folder), local_files_only=True)
+        automatic = _transformers().AutoTokenizer
+        with _loading(self.folder):
+            tokenizer = automatic.from_pretrained(
+                str(self.folder), local_files_only=True, trust_remote_code=False, padding_side="right"
+            )
+        if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
+            raise FileError(
+                f"the encoder in {self.folder} has a tokenizer without words. "
+                "Put its tokenizer files beside the model: tokenizer.save_pretrained(folder)."
+            )
+        if tokenizer.pad_token is None:  # what stands behind a text is masked, whatever it is
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+        return tokenizer
 
     @cached_property
     def _model(self) -> Any:
-        with _offline():
-            model = _transformers().AutoModel.from_pretrained(
-                str(self.folder), local_files_only=True, use_safetensors=True, trust_remote_code=False
+        automatic = _transformers().AutoModel
+        with _loading(self.folder):
+            model, info = automatic.from_pretrained(
+                str(self.folder),
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # refused below, with their names
+                output_loading_info=True,
             )
+            self._check_complete([*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])])
+            model = model.get_encoder() if model.config.is_encoder_decoder else model
         return model.eval().to(self.device)
+
+    def _check_complete(self, missing: Iterable[str]) -> None:
+        """Weights the file lacks, or has in another shape, would be drawn at random, anew in every process.
+
+        Those of parts that are never read here may be missing.
+        """
+        unread = ("pooler.", "decoder.", "lm_head.")
+        lacking = sorted(name for name in missing if not any(part in f".{name}" for part in unread))
+        if lacking:
+            raise FileError(
+                f"the encoder in {self.folder}: {WEIGHTS} does not hold {len(lacking)} of the weights that "
+                f"config.json asks for (first: {lacking[0]}). Save the whole model again with save_pretrained(folder)."
+            )
 
     def describe(self) -> str:
         return f"frozen encoder {self.source} ({self.width} columns)"
@@ -228,15 +276,27 @@ def _transformers() -> Any:
     return transformers
 
 
-class _offline:
-    """transformers told not to look at the network while a folder is read."""
+@contextmanager
+def _loading(folder: Path) -> Iterator[None]:
+    """A folder is read without the network and without chatter, and whatever is wrong with it is said in a sentence."""
+    from transformers.utils import logging
 
-    def __enter__(self) -> None:
-        self.before = os.environ.get("HF_HUB_OFFLINE")
-        os.environ["HF_HUB_OFFLINE"] = "1"
-
-    def __exit__(self, *_: object) -> None:
-        if self.before is None:
-            os.environ.pop("HF_HUB_OFFLINE", None)
+    said, before = logging.get_verbosity(), os.environ.get("HF_HUB_OFFLINE")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    logging.set_verbosity_error()  # what matters of its report on missing weights is checked here
+    try:
+        yield
+    except MtlensError:
+        raise
+    except Exception as error:  # transformers, tokenizers and safetensors have no common family
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise FileError(
+            f"the encoder in {folder} cannot be loaded: {reason.rstrip('.! ')}. Save model and tokenizer again with "
+            "save_pretrained(folder), or use another encoder; code from the folder is never run."
+        ) from error
+    finally:
+        logging.set_verbosity(said)
+        if before is None:
+            del os.environ["HF_HUB_OFFLINE"]
         else:
-            os.environ["HF_HUB_OFFLINE"] = self.before
+            os.environ["HF_HUB_OFFLINE"] = before

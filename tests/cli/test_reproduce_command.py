@@ -52,12 +52,27 @@ def test_a_table_for_people() -> None:
         (["all", "--set", "kappa=1"], "Give one name with --set"),
         (["theorem-relu", "--setting", "wrong"], "no setting named 'wrong'"),
         (["theorem-relu", "--set", "kapa=3"], "Did you mean 'kappa'?"),
+        (["theorem-relu", "--set", "source_rows=[50, 50]"], "source_rows holds 50 twice"),
+        (["theorem-relu", "--resume"], "Give it with 'all'"),
     ],
 )
 def test_mistakes_end_in_one_sentence(words: list[str], message: str) -> None:
     done = run(*words)
     assert done.returncode == 2 and done.stderr.startswith("error: ") and message in done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["theorem-relu", "all"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from mtlens.cli.reproduce import reproduce
+    from mtlens.paper import registry
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(registry, "reproduce", lambda *args, **more: pytest.fail("it ran"))
+    with pytest.raises(OSError, match=r"could not write .*file.* Choose a folder"):
+        reproduce(name, out=tmp_path / "file")
 
 
 @pytest.mark.medium

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, minimize
 from sklearn.linear_model import Ridge
 
 from mtlens.paper.alignment import align, chosen, cross_validated, descend, same_moments, whitened_joint
 from mtlens.paper.baselines import RIDGES, ridge_path, tuned_ridge
 from mtlens.paper.landscape import count_minima, profile
 from mtlens.paper.outcome import Draws
-from mtlens.paper.propositions import draw_problem
+from mtlens.paper.propositions import _logistic, draw_problem
 from mtlens.paper.theorems import relu_loss, relu_optimum
 from mtlens.theory import two_task_optimum
 
@@ -72,6 +72,28 @@ def test_chosen_is_the_best_of_the_path_on_validation() -> None:
     X, y = problem()
     path = np.stack([np.zeros(6), np.linalg.lstsq(X, y, rcond=None)[0], np.ones(6)])
     assert (chosen(path, X, y) == path[1]).all()
+
+
+def test_points_of_a_path_that_diverged_are_never_chosen() -> None:
+    X, y = problem()
+    path = np.stack([np.full(6, np.nan), np.zeros(6), np.full(6, 1e300)])
+    assert (chosen(path, X, y) == 0).all()
+
+
+def test_more_folds_than_rows_leave_one_out() -> None:
+    X, y = problem(12)
+    zero = np.zeros(6)
+    many, each = (cross_validated(X, y, lambda X, y: zero, folds=f, shares=(0.0,)) for f in (500, 12))
+    np.testing.assert_array_equal(many, each)
+
+
+def test_logistic_losses_are_those_of_another_minimiser() -> None:
+    X, y = problem(60)
+    signs = np.where(y > 0, 1.0, -1.0)
+    coef, loss = _logistic(X, signs)
+    twin = minimize(lambda b: np.sum(np.log1p(np.exp(-signs * (X @ b)))), np.zeros(6), method="BFGS")
+    assert loss == pytest.approx(twin.fun, rel=1e-9)
+    np.testing.assert_allclose(coef, twin.x, rtol=1e-4)
 
 
 def test_ridge_towards_a_model_is_chosen_by_held_out_rows_alone() -> None:

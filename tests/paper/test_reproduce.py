@@ -132,6 +132,8 @@ def test_exact_statements_hold_or_fall_as_corrected() -> None:
         "capacity.no-transfer",
         "capacity.found",
         "capacity.identity-example",
+        "capacity.one-direction",
+        "capacity.classification",
         "equal-covariance.corrected",
         "tail-sum.corrected",
         "greedy.corrected",
@@ -162,11 +164,67 @@ def test_seeds_and_constants_change_the_result() -> None:
         (lambda: reproduce("fig2-linear", kapa=1.0), UnknownNameError, "Did you mean 'kappa'"),
         (lambda: reproduce("fig2-linear", seeds=0), InputError, "seeds must be at least 1, found 0"),
         (lambda: parse_constants(["kappa"]), InputError, "name=value, found 'kappa'"),
+        (lambda: reproduce("fig2-linear", target_rows=(20, 20)), InputError, "target_rows holds 20 twice"),
+        (lambda: reproduce("cosine-linear", cosines=0.5), InputError, "cosines has the one value 0.5, but claims"),
+        (
+            lambda: reproduce("fig2-linear", kappa=1e300),
+            InputError,
+            "kappa must be between 1 and 1e\\+06, found 1e\\+300",
+        ),
+        (lambda: reproduce("fig2-relu", test_rows=1), InputError, "test_rows must be at least 3"),
+        (lambda: reproduce("alignment-linear", valid_rows=0), InputError, "stops by validation rows"),
+        (lambda: reproduce("alignment-linear", rate=100), InputError, "rate must be below 2, found 100"),
+        (lambda: reproduce("capacity-linear", intrinsic=60), InputError, "at most d = 50, found 60"),
+        (lambda: reproduce("capacity-linear", tasks=1), InputError, "up to the number of tasks: found 1"),
+        (lambda: reproduce("weights-noise", separate_d=1), InputError, r"at most 1 \(d and separate_d\), found 2"),
+        (lambda: reproduce("weights-noise", tasks=1), InputError, "must be at least 2, found 1 and 6"),
+        (lambda: reproduce("weights-noise", clean_noise=2), InputError, "must lie above it, found 0.5"),
+        (
+            lambda: reproduce("theorem-linear", target_rows=5),
+            InputError,
+            "target_rows must be at least d = 10, found 5",
+        ),
+        (lambda: reproduce("theorem-relu", target_rows=5), InputError, "target_rows must be at least d = 10, found 5"),
     ],
 )
 def test_what_is_asked_wrongly_is_said(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("theorem-linear", {"sine": 0.0}),  # infinitely many rows needed
+        ("theorem-linear", {"sine": 0.5}),  # c above 1/3 with target noise: the theorem says nothing
+        ("alignment-linear", {"target_rows": (1,)}),  # fitted exactly: nothing to descend from
+        ("alignment-linear", {"folds": 500}),
+        ("fig2-relu", {"lrs": (1e9,)}),  # every training fails
+    ],
+)
+def test_constants_at_the_edge_still_give_findings(name: str, changes: dict[str, Any]) -> None:
+    result = reproduce(name, **(SMALL | TINY)[name] | changes)
+    assert result.outcome.findings
+    claims = {f.claim.id for f in result.outcome.findings}
+    assert ("theorem-linear.corrected.bound" in claims) == (changes == {"sine": 0.0})
+
+
+@pytest.mark.medium
+def test_no_transfer_is_claimed_at_full_capacity_only() -> None:
+    for ranks, told in (((1, 3), False), ((1, 10), True)):
+        found = reproduce("weights-noise", **SMALL["weights-noise"] | {"ranks": ranks, "problems": 0}).outcome.findings
+        assert any(f.claim.id.endswith(".capacity-first") for f in found) == told
+
+
+@pytest.mark.medium
+def test_the_linear_theorem_is_tried_where_all_of_its_conditions_hold() -> None:
+    """The default problem gives as many source rows as the calculator asks for, and the remarks are judged."""
+    found = reproduce("theorem-linear", seeds=3, widths=(5, 10)).outcome.findings
+    verdicts = {f.claim.id.removeprefix("theorem-linear.corrected."): f.verdict for f in found}
+    holding = {"conditions", "rows", "bound", "lemma", "theorem.trade-off", "theorem.no-noise"}
+    assert {id: verdicts[id] for id in holding} == dict.fromkeys(holding, "holds")
+    assert verdicts["guarantee"] != "holds" and {"theorem.depends-on-kappa", "theorem.depends-on-sine"} <= set(verdicts)
 
 
 def test_a_name_is_taken_once() -> None:

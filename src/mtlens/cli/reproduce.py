@@ -21,10 +21,10 @@ def reproduce(
         typer.Option(help="printed or corrected; 'all' runs both by default. sentiment-*: also script, reduced."),
     ] = None,
     constants: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a constant, as name=value (repeatable).")
+        list[str] | None, typer.Option("--set", help="Change a constant of NAME, as name=value (repeatable).")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep results in --out run with the same constants.")
+        bool, typer.Option("--resume", help="With 'all': keep results in --out run with the same constants.")
     ] = False,
 ) -> None:
     """Rerun a study of the paper and say, claim by claim, what holds.
@@ -43,6 +43,8 @@ def reproduce(
             raise InputError("--set changes one study's constants, and 'all' runs many. Give one name with --set.")
         _all(quick, as_json, out, seeds, setting, resume)
     else:
+        if resume:
+            raise InputError("--resume goes on with a book that stopped. Give it with 'all' (one study is run anew).")
         _one(name, quick, as_json, out, seeds, setting, constants or [])
 
 
@@ -62,10 +64,13 @@ def _one(
     setting: str | None,
     constants: list[str],
 ) -> None:
-    from mtlens.paper.book import as_text, write_results
-    from mtlens.paper.registry import parse_constants, reproduce
+    from mtlens.paper.book import as_text, make_folder, write_results
+    from mtlens.paper.registry import experiment, parse_constants, reproduce
 
     changes = parse_constants(constants) | ({} if seeds is None else {"seeds": seeds})
+    experiment(name).configure(setting or "corrected", quick=quick, **changes)  # mistakes first, then the folder
+    if out is not None:
+        make_folder(out)
     result = reproduce(name, setting=setting or "corrected", quick=quick, **changes)
     print(result.as_json() if as_json else as_text(result), end="")
     if out is not None:
@@ -75,11 +80,12 @@ def _one(
 def _all(quick: bool, as_json: bool, out: Path | None, seeds: int | None, setting: str | None, resume: bool) -> None:
     import json
 
-    from mtlens.paper.book import as_book, as_markdown, as_page, book_names, run_book, write_text
+    from mtlens.paper.book import as_book, as_markdown, as_page, book_names, make_folder, run_book, write_text
     from mtlens.paper.real_data import reproduction
 
     settings = (setting,) if setting else ("corrected", "printed")
     folder = out or Path("mtlens-paper")
+    make_folder(folder)
     results = run_book(
         book_names(), settings=settings, quick=quick, seeds=seeds, folder=folder / "paper", resume=resume, tell=_say
     )

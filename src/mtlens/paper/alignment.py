@@ -15,6 +15,7 @@ import numpy as np
 from mtlens.arrays import FloatArray
 from mtlens.paper.baselines import RIDGES, least_squares, ridge_path
 from mtlens.paper.claims import Finding
+from mtlens.paper.constants import needs
 from mtlens.paper.covariance import MARGIN, CovarianceSettings, Example, draw_example, rank_correlation
 from mtlens.paper.generators import draw_task, models_at, stream, stretched
 from mtlens.paper.outcome import Draws, Ledger, Outcome, Panel
@@ -45,6 +46,14 @@ class AlignmentSettings(CovarianceSettings):
     shares: tuple[float, ...] = (0.0, 0.5, 1.0)
     shrinks: tuple[float, ...] = (0.01, 1e-6)
     unit_rows: int = 50
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        needs(self.valid_rows > 0, "alignment-linear stops by validation rows: valid_rows must be at least 1, found 0.")
+        needs(
+            self.rate < 2,
+            f"descent diverges from twice the inverse curvature on: rate must be below 2, found {self.rate:g}.",
+        )
 
 
 def panel_of(source: str, m1: int) -> str:
@@ -97,9 +106,10 @@ def align(
 
 
 def chosen(path: FloatArray, X: FloatArray, y: FloatArray) -> FloatArray:
-    """The point of a path with the least validation error."""
-    errors = np.sum((X @ path.T - y[:, None]) ** 2, axis=0)
-    best: FloatArray = path[int(np.argmin(errors))]
+    """The point of a path with the least validation error; points of a path that diverged (not finite) never are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors = np.sum((X @ path.T - y[:, None]) ** 2, axis=0)
+    best: FloatArray = path[int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))]
     return best
 
 
@@ -171,7 +181,8 @@ def _one_target(draws: Draws, c: AlignmentSettings, seed: int, example: Example,
             draws.add_all(panel, m2, base | {n: rank_correlation(example, theta) for n, theta in models.items()})
             if c.noise:
                 after, before = (float(np.sum((X @ theta - y) ** 2)) for theta in (tuned[-1], shared))
-                draws.add(f"{panel}, training", "error that descent leaves", m2, after / before)
+                fitted = before <= 1e-20 * float(y @ y)  # nothing to descend from, so all of it is left
+                draws.add(f"{panel}, training", "error that descent leaves", m2, 1.0 if fitted else after / before)
 
 
 def same_moments(X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -194,6 +205,7 @@ def cross_validated(
     can decide not to share. ``toward`` is fitted anew without each fold: the choice never sees the labels it is judged
     by.
     """
+    folds = min(folds, len(y))
     part = np.arange(len(y)) % folds
     errors = np.zeros((len(shares), len(RIDGES)))
     for fold in range(folds):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -74,14 +76,26 @@ def write_results(result: Reproduction, folder: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> Path:
+    make_folder(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise FileError(
-            f"could not write {path}: {error.strerror}. Choose a folder you may write to with --out."
-        ) from None
+        raise _unwritable(path, error) from None
     return path
+
+
+def make_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before minutes of work whose results should go there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    if not os.access(folder, os.W_OK):
+        raise _unwritable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _unwritable(path: Path, error: OSError) -> FileError:
+    return FileError(f"could not write {path}: {error.strerror}. Choose a folder you may write to with --out.")
 
 
 # ---------------------------------------------------------------------------------------------- text

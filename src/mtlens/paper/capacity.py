@@ -10,6 +10,7 @@ from mtlens.arrays import FloatArray
 from mtlens.paper import propositions
 from mtlens.paper.baselines import least_squares, tuned_ridge
 from mtlens.paper.claims import Finding
+from mtlens.paper.constants import needs
 from mtlens.paper.generators import rotation, stream
 from mtlens.paper.outcome import Draws, Ledger, Outcome, Panel
 from mtlens.paper.registry import Experiment, register
@@ -33,6 +34,13 @@ class CapacitySettings:
     rows: int = 80
     noise: tuple[float, ...] = (0.5, 1.0)
     problems: int = 40
+
+    def __post_init__(self) -> None:
+        needs(self.tasks >= 2, f"capacity-linear compares capacities up to the number of tasks: found {self.tasks}.")
+        needs(
+            self.intrinsic <= self.d,
+            f"intrinsic is the rank of models in R^d: it must be at most d = {self.d}, found {self.intrinsic}.",
+        )
 
 
 def true_models(random: np.random.Generator, c: CapacitySettings) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 from mtlens.arrays import FloatArray
 from mtlens.paper.baselines import least_squares, tuned_ridge
 from mtlens.paper.claims import Finding
+from mtlens.paper.constants import needs_test_rows
 from mtlens.paper.generators import Inputs, draw_task, models_at, stream
 from mtlens.paper.outcome import Draws, Ledger, Outcome, Panel
 from mtlens.paper.registry import Experiment, register
@@ -29,6 +30,9 @@ class CosineSettings:
     noise: float = 1.0
     cosines: tuple[float, ...] = COSINES
     test_rows: int = 1000
+
+    def __post_init__(self) -> None:
+        needs_test_rows(self.test_rows)
 
 
 def run_linear(c: CosineSettings) -> Outcome:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mtlens.arrays import FloatArray
 from mtlens.paper.baselines import tuned_ridge
+from mtlens.paper.constants import needs_test_rows
 from mtlens.paper.cosine import MARGIN, WHERE, cosine_claims
 from mtlens.paper.descent import Batch, Recipe, Rows, make_task
 from mtlens.paper.generators import Inputs, Link, activate, models_at, stream
@@ -36,6 +37,9 @@ class CosineDescentSettings:
     lrs: tuple[float, ...] = (1e-3, 1e-2, 1e-1)
     epochs: tuple[int, ...] = (10, 50)
     batch: int = 50
+
+    def __post_init__(self) -> None:
+        needs_test_rows(self.test_rows)
 
 
 def draw_rows(c: CosineDescentSettings, seed: int, name: str, theta: FloatArray, model: Model) -> dict[str, Rows]:

@@ -10,6 +10,7 @@ import numpy as np
 from mtlens.arrays import FloatArray
 from mtlens.paper.baselines import least_squares, tuned_ridge
 from mtlens.paper.claims import Finding
+from mtlens.paper.constants import needs_test_rows
 from mtlens.paper.generators import Form, Inputs, Link, draw_task, models_at, rotation, stream, stretched
 from mtlens.paper.outcome import Draws, Ledger, Outcome, Panel
 from mtlens.paper.registry import Experiment, register
@@ -36,6 +37,9 @@ class CovarianceSettings:
     target_rows: tuple[int, ...] = (20, 50)
     source_rows: tuple[int, ...] = (200, 500, 1000, 3000, 9000)
     test_rows: int = 1000
+
+    def __post_init__(self) -> None:
+        needs_test_rows(self.test_rows)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Batch:
         for key, (trainings, report) in self._choices.items():
             tried = [next(done) for _ in trainings]
             best = max(tried, key=lambda trained: _mean(trained.scores.get("valid", {}), report))
-            self._scores[key] = _mean(best.scores["test"], report, missing=0.0)
+            self._scores[key] = _mean(best.scores.get("test", {}), report, missing=0.0)
 
     def score(self, key: Hashable) -> float:
         """Mean test score of the reported tasks of a choice."""

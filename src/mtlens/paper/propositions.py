@@ -46,6 +46,8 @@ def findings(seed: int, seeds: int) -> list[Finding]:
     ledger = Ledger("exact, random problems with 3 tasks of 12 rows and 6 columns")
     everyone = range(seed, seed + seeds)
     _capacity(ledger, everyone)
+    _one_direction(ledger, everyone)
+    _classification(ledger, everyone)
     _profiles(ledger, everyone)
     _equal_covariance(ledger, everyone)
     _tail_sum(ledger, everyone)
@@ -98,6 +100,78 @@ def _capacity(ledger: Ledger, seeds: range) -> None:
         threshold=EXACT,
         condition="k, r = 3, 1; 5, 2; 8, 6",
     )
+
+
+def _one_direction(ledger: Ledger, seeds: range) -> None:
+    """Two noise-free tasks whose models are parallel or opposite: one direction serves both."""
+    from mtlens.theory import two_task_optimum
+
+    losses = []
+    for seed in seeds:
+        random, p = stream(seed, "one direction"), draw_problem(seed, tasks=2)
+        theta = random.standard_normal(6)
+        factors = np.exp(random.standard_normal(2)) * (1.0, random.choice((-1.0, 1.0)))
+        ys = [X @ theta * factor for X, factor in zip(p.Xs, factors, strict=True)]
+        best = two_task_optimum(p.Xs[0], ys[0], p.Xs[1], ys[1])
+        losses.append(float(best.loss) / float(sum(y @ y for y in ys)))
+    ledger.claim(
+        "capacity.one-direction",
+        "If |cos(theta_1, theta_2)| is 1, one direction serves both tasks, whatever their covariances.",
+        "Section 2.3",
+        "every",
+        losses,
+        threshold=EXACT,
+        quantity="loss of the joint optimum, share of the labels' energy",
+        condition="no label noise, r = 1, models parallel or opposite",
+    )
+
+
+def _classification(ledger: Ledger, seeds: range) -> None:
+    """A regression and two logistic tasks: heads on the span of the single-task models reach every single-task loss."""
+    gaps = []
+    for seed in seeds:
+        random = stream(seed, "classification")
+        X = random.standard_normal((3, 60, 4))
+        y = np.einsum("ird,id->ir", X, random.standard_normal((3, 4))) + random.standard_normal((3, 60))
+        classes = np.where(y > 0, 1.0, -1.0)
+        alone = [np.linalg.lstsq(X[0], y[0], rcond=None)[0], *(_logistic(X[i], classes[i])[0] for i in (1, 2))]
+        B = np.stack(alone, axis=1)
+        head = np.linalg.lstsq(X[0] @ B, y[0], rcond=None)[0]
+        gaps.append(float(np.linalg.norm(B @ head - alone[0]) / np.linalg.norm(alone[0])))
+        for i in (1, 2):
+            least, joint = _logistic(X[i], classes[i])[1], _logistic(X[i] @ B, classes[i])[1]
+            gaps.append((joint - least) / len(y[i]))
+    ledger.claim(
+        "capacity.classification",
+        "That extends to linear classification, and to mixtures of it with regression.",
+        "below the proposition on the span of B, Appendix A.1",
+        "every",
+        gaps,
+        threshold=EXACT,
+        quantity="extra mean loss (regression: relative distance of the model) with B = (theta_1 theta_2 theta_3)",
+        condition="one regression and two logistic tasks, 60 rows, 4 columns, classes that overlap",
+    )
+
+
+def _logistic(Z: FloatArray, signs: FloatArray) -> tuple[FloatArray, float]:
+    """Logistic regression without intercept by Newton's method: coefficients and summed loss (classes -1 and 1)."""
+    from scipy.special import expit
+
+    coef = np.zeros(Z.shape[1])
+    loss = float(np.sum(np.logaddexp(0.0, -signs * (Z @ coef))))
+    for _ in range(100):
+        p = expit(-signs * (Z @ coef))
+        step = np.linalg.lstsq((Z.T * (p * (1 - p))) @ Z, Z.T @ (signs * p), rcond=None)[0]
+        tried = loss
+        for half in range(30):
+            moved = coef + step / 2**half
+            tried = float(np.sum(np.logaddexp(0.0, -signs * (Z @ moved))))
+            if tried < loss:
+                break
+        if not tried < loss:
+            return coef, loss
+        coef, loss = moved, tried
+    return coef, loss
 
 
 def _profiles(ledger: Ledger, seeds: range) -> None:
@@ -276,7 +350,12 @@ def _local_minima(ledger: Ledger, seeds: range) -> None:
     def minima(p: Problem) -> int:
         return count_minima(profile(p.Xs[0], p.ys[0], p.Xs[1], p.ys[1])[1])
 
-    equal = [minima(draw_problem(seed, tasks=2, equal=True)) - 1 for seed in seeds]
+    def proportional(seed: int) -> Problem:
+        p = draw_problem(seed, tasks=2, equal=True)
+        factor = float(np.exp(stream(seed, "proportional").normal()))
+        return Problem([p.Xs[0], factor * p.Xs[1]], p.ys)
+
+    equal = [minima(proportional(seed)) - 1 for seed in seeds]
     different = [float(minima(draw_problem(seed, tasks=2)) > 1) for seed in seeds]
     at = "two tasks, r = 1, exact one-dimensional profile"
     ledger.claim(

@@ -9,6 +9,7 @@ import numpy as np
 from mtlens.arrays import FloatArray
 from mtlens.paper.baselines import tuned_ridge
 from mtlens.paper.claims import Finding
+from mtlens.paper.constants import needs_test_rows
 from mtlens.paper.descent import Batch, Recipe, Rows, make_task
 from mtlens.paper.generators import Inputs, Link, cosine_of_mix, mixed_frame, orthogonal_frames, stream, stretched
 from mtlens.paper.outcome import Draws, Ledger, Outcome, Panel
@@ -46,6 +47,9 @@ class RankSettings:
     lrs: tuple[float, ...] = (1e-3, 1e-2)
     epochs: tuple[int, ...] = (10, 30)
     batch: int = 50
+
+    def __post_init__(self) -> None:
+        needs_test_rows(self.test_rows)
 
 
 def draw_rows(

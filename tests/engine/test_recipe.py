@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from mtlens import Task, TaskSet, Trained, Training, train
 from mtlens.engine import Grid, fine_tune, regularised, tune
 from mtlens.engine.controls import ALONE, WITHOUT
 from mtlens.engine.order import EMPTY, epoch_order, steps_per_epoch
 from mtlens.engine.prepare import Preparation
-from mtlens.errors import InputError, TrainingError, UnknownNameError
+from mtlens.errors import FileError, InputError, TrainingError, UnknownNameError
 from mtlens.tasks.metrics import score
 
 
@@ -106,6 +107,11 @@ def test_identity_is_content_not_place(shared: TaskSet) -> None:
         ({"weighting": (1.0, 2.0)}, "2 numbers for 3 tasks"),
         ({"weighting": (1.0, -2.0, 1.0)}, "not negative"),
         ({"freeze": ("trunk", "heads")}, "nothing to train"),
+        ({"lr": 10**400}, "lr=inf"),
+        ({"align": "joint", "align_at": ""}, "align_at=''"),
+        ({"align_rank": "x"}, "align_rank='x'"),
+        ({"trunk": nn.Linear}, "torch.nn.modules.linear.Linear cannot be called with the capacity alone"),
+        ({"trunk": lambda: nn.Linear(6, 3)}, "cannot be called with the capacity alone"),
     ],
 )
 def test_settings_that_cannot_be_trained_are_refused(shared: TaskSet, settings: dict[str, Any], message: str) -> None:
@@ -259,6 +265,15 @@ def test_ctrl_c_returns_what_is_finished(shared: TaskSet, monkeypatch: pytest.Mo
     first, second = train([short, long], engine="bank", workers=2)
     assert first.ok and first.scores
     assert second.reason == "interrupted" and second.scores == {}
+
+
+def test_the_allocators_own_error_is_out_of_memory() -> None:
+    from mtlens.engine.bank import is_out_of_memory
+
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**55, dtype=torch.uint8)  # more than any machine can address
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 
 def test_out_of_memory_halves_the_stack(shared: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +439,11 @@ def test_settings_of_a_wrong_type_are_refused(shared: TaskSet, settings: dict[st
     [
         ({"device": "tpu9"}, "device='tpu9'"),
         ({"device": "cuda:99"}, "device='cuda:99'"),
+        ({"device": "meta"}, "device='meta'"),
         ({"workers": "two"}, "workers='two'"),
+        ({"workers": 0}, "workers=0"),
+        ({"checkpoints": 3}, "checkpoints=3"),
+        ({"checkpoints": ""}, "checkpoints=''"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(shared: TaskSet, options: dict[str, Any], message: str) -> None:
@@ -432,6 +451,71 @@ def test_options_that_cannot_be_used_are_refused(shared: TaskSet, options: dict[
         train(Training(shared, epochs=1), **options)
     with pytest.raises(InputError, match="Give a list of Training objects"):
         train(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("eqal", "equal"), ("Uncertainty", "uncertainty"), ("UPGradd", "UPGrad")])
+def test_a_slip_in_a_weighting_is_guessed(shared: TaskSet, name: str, meant: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"no weighting named {name!r} in Training.*Did you mean {meant!r}"):
+        Training(shared, weighting=name)
+
+
+def test_checkpoints_that_cannot_be_written_are_refused_before_training(shared: TaskSet, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot be a folder"):
+        train(Training(shared, epochs=10**9), checkpoints=tmp_path / "file")
+
+
+@pytest.mark.parametrize("engine", ["bank", "solo"])
+@pytest.mark.parametrize("steps", ["joint", "mixed"])
+def test_a_batch_beyond_the_rows_is_all_rows(shared: TaskSet, separate: TaskSet, engine: Any, steps: Any) -> None:
+    for tasks in (shared, separate):
+        whole = Training(tasks, "mlp", 3, batch=128, steps=steps, epochs=2, dtype="float64")
+        first, second = train([whole, whole.but(batch=10**15)], engine=engine)
+        assert abs(first.history["loss"] - second.history["loss"]).max() < 1e-12
+        assert whole.identity != whole.but(batch=10**15).identity
+
+
+@pytest.mark.parametrize("engine", ["bank", "solo"])
+def test_without_a_validation_score_the_last_epoch_is_kept(engine: Any) -> None:
+    """One class among the validation rows: there is no ROC-AUC, and nothing to prefer the first epoch for."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y, split = (X[:, 0] > 0).astype(float), np.repeat(["train", "valid"], 20)
+    y[20:] = 0
+    training = Training(Task("t", X, y, kind="binary", split=split), "mlp", 3, epochs=4, dtype="float64")
+    best, last = train([training, training.but(select="last")], engine=engine)
+    assert best.history["epoch"] == 4
+    assert best.scores["train"] == last.scores["train"]
+
+
+@pytest.mark.parametrize("engine", ["bank", "solo"])
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_on_whatever_the_caller_switched_off(shared: TaskSet, engine: Any, off: Any) -> None:
+    training = Training(shared, "mlp", 3, epochs=2)
+    (expected,) = train(training, engine=engine)
+    with off():
+        (found,) = train(training, engine=engine)
+    assert found.scores == expected.scores
+    assert found.model is not None
+    assert not next(found.model.net.parameters()).is_inference()
+
+
+def test_alignments_map_the_last_axis_of_images() -> None:
+    draws = np.random.default_rng(0)
+    X = draws.normal(size=(60, 2, 3))
+    tasks = [Task(name, X, X[:, i].sum(axis=1), split=np.repeat(["train", "valid"], 30)) for i, name in enumerate("ab")]
+    (trained,) = train(Training(tasks, "mlp", 4, align="joint", epochs=2))
+    assert trained.model is not None and trained.model.net.align is not None
+    assert trained.model.net.align[0].R.shape == (3, 3)
+    with pytest.raises(InputError, match="no stacked step"):
+        train(Training(tasks, "mlp", 4, align="joint", epochs=2), engine="bank")
+
+
+def test_a_gap_where_training_had_none_reads_as_the_train_mean(shared: TaskSet) -> None:
+    (trained,) = train(Training(shared, "mlp", 3, epochs=2))
+    X = np.asarray(shared["r"].X)[:4].copy()
+    filled = X.copy()
+    X[:, 1], filled[:, 1] = np.nan, np.asarray(shared["r"].X)[shared["r"].split == "train", 1].mean()
+    np.testing.assert_allclose(trained.predict("r", X), trained.predict("r", filled), atol=1e-6)
 
 
 def test_one_value_is_no_grid() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -181,6 +182,27 @@ def test_compile_autocast_and_func(align_at: str | None) -> None:
     assert slopes["align.2.V"].abs().sum() > 0 and slopes["align.0.V"].abs().sum() == 0
 
 
+class _LastLayerFirst(nn.Module):
+    """A trunk whose width cannot be read from the order of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.first = nn.Linear(6, 2), nn.Linear(D, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x).relu())  # type: ignore[no-any-return]
+
+
+def test_a_trunk_of_another_width_than_it_seems_is_told() -> None:
+    with pytest.raises(InputError, match=r"made for 6 features, but _LastLayerFirst gave shape \(3, 2\)"):
+        MultiTaskNet(_LastLayerFirst(), {"r": "regression"})(torch.zeros(3, D))
+    with pytest.raises(InputError, match="LSTM gave a tuple"):
+        MultiTaskNet(nn.LSTM(D, 2), {"r": "regression"})(torch.zeros(3, D), "r")
+    told = _LastLayerFirst()
+    told.out_features = 2  # type: ignore[assignment]
+    assert MultiTaskNet(told, {"r": np.int64(3)})(torch.zeros(3, D), "r").shape == (3, 3)  # type: ignore[dict-item]
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(UnknownNameError, match="no task named 'x'"):
         a_net()(torch.zeros(1, D), "x")
@@ -200,6 +222,12 @@ def test_mistakes_are_named() -> None:
         MultiTaskNet(nn.Linear(D, 2), {})
     with pytest.raises(InputError, match="how wide the output of ReLU"):
         MultiTaskNet(nn.ReLU(), {"r": "regression"})
+    with pytest.raises(UnknownNameError, match="no task named 'b' in the given inputs"):
+        a_net()({"r": torch.zeros(1, D)}, "b")
+    with pytest.raises(InputError, match="head 1 is no task"):
+        MultiTaskNet(nn.Linear(D, 2), [1, 2])
+    with pytest.raises(InputError, match=r"Alignment\(3\) maps features of width 3, but got shape \(2, 4\)"):
+        Alignment(3)(torch.zeros(2, 4))
     with pytest.raises(InputError, match="found an nn"):
         family_of(nn.Linear(2, 2))
     with pytest.raises(UnknownNameError, match="Did you mean 'relu'"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from mtlens.errors import InputError
 from mtlens.nets.family import ModuleFamily, RowSpec, family_of
 from mtlens.nets.stacked_module import StackedModule, why_not_stacked
 
@@ -143,6 +144,38 @@ def test_an_edited_trunk_is_another_trunk(name: str) -> None:
     labels = [ModuleFamily(edited(change)[name]).settings()["factory"] for change in ("", "", " + 1")]
     assert labels[0] == labels[1] != labels[2]
     assert " at 0x" not in labels[0]
+
+
+class Wider(nn.Linear):
+    """A layer whose ``out_features`` is no longer what ``forward`` returns."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(4, capacity)
+        self.top = nn.Linear(capacity, 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.top(super().forward(x))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (Wider, r"Wider has out_features=5, but it returned 7 features a row"),
+        (lambda capacity: nn.Linear(9, capacity), r"cannot read the tasks' rows, of shape \(4,\) \(RuntimeError"),
+        (lambda capacity: nn.LSTM(4, capacity), "returned tuple for 2 rows"),
+        (lambda capacity: nn.Linear(4, capacity, device="meta"), "cannot read the tasks' rows"),
+    ],
+)
+def test_a_trunk_that_does_not_fit_the_rows_is_refused(factory: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        family_of(factory).trunk(RowSpec((4,)), 5)
+
+
+def test_lazy_layers_start_from_the_seed() -> None:
+    lazy, plain = (family_of(f) for f in (lambda c: nn.LazyLinear(c), lambda c: nn.Linear(4, c)))
+    drawn = lazy.draw(RowSpec((4,)), 5, seed=3)
+    assert drawn["weight"].shape == (5, 4)
+    assert torch.equal(drawn["weight"], plain.draw(RowSpec((4,)), 5, seed=3)["weight"])
 
 
 def test_whether_a_trunk_stacks_is_tried_once() -> None:

@@ -258,4 +258,6 @@ def _unfinished(run: Run, reason: str) -> Trained:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a device or here."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error)
+    said = str(error)  # PyTorch's CPU allocator raises a plain RuntimeError: the first on Windows, the second elsewhere
+    told = "not enough memory" in said or "can't allocate memory" in said
+    return told or isinstance(error, (MemoryError, torch.OutOfMemoryError))

@@ -69,6 +69,7 @@ class Scaler(InputMap):
                 "Give the same columns in the same order."
             )
         encoded: Array = (raw.astype(np.float64) - self.mean) / self.scale
+        encoded[np.isnan(encoded)] = 0.0  # a gap, where training had none: the train mean
         return encoded
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:

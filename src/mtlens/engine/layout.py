@@ -53,7 +53,7 @@ def layout_of(member: Member) -> Layout:
         inputs=member.rows.shape if not member.rows.vocabulary else (),  # the store pads texts to one length
         width_class=_width_class(member),
         mode=member.mode,
-        batch=training.batch,
+        batch=member.batch,
         num_tasks=len(member.slots),
         columns=max(slot.columns for slot in member.slots),
         align=training.align,
@@ -83,8 +83,8 @@ def is_stackable(member: Member, device_type: str = "cpu") -> bool:
     training = member.training
     if not member.family.stacks_on(device_type) or any(part.startswith("trunk.") for part in training.freeze):
         return False
-    if member.rows.vocabulary and training.align is not None:
-        return False  # the alignment would stand between embedding and encoder
+    if training.align is not None and (member.rows.vocabulary or len(member.rows.shape) > 1):
+        return False  # it would stand between embedding and encoder, or map the last axis of images
     known_method = not isinstance(training.weighting, str) or training.weighting in (
         "equal", "svd", "uncertainty", "random",
     )  # fmt: skip

@@ -37,7 +37,7 @@ class Order:
 
 def epoch_order(member: Member, epoch: int) -> Order:
     """Steps of one epoch (counted from 0); the same whoever else trains."""
-    seed, batch = member.training.seed, member.training.batch
+    seed, batch = member.training.seed, member.batch
     if member.mode == "mixed":
         rows, active = _mixed(member.slots, seed, batch, epoch)
     elif member.training.shares_rows:
@@ -56,13 +56,13 @@ def order_key(member: Member, epoch: int) -> tuple[Any, ...]:
     """Members with equal keys meet the same rows at the same steps, so their order is laid out once."""
     if member.mode == "shared" and member.training.weighting != "random":
         training = member.training
-        return (training.seed, training.batch, epoch, id(member.slots[0].block), member.union_digest)
+        return (training.seed, member.batch, epoch, id(member.slots[0].block), member.union_digest)
     return (id(member), epoch)
 
 
 def steps_per_epoch(member: Member) -> int:
     """Length of an epoch in optimizer steps."""
-    batch = member.training.batch
+    batch = member.batch
     counts = [-(-len(slot.train) // batch) for slot in member.slots]
     if member.mode == "mixed":
         return sum(counts)

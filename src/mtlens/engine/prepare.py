@@ -28,6 +28,7 @@ from mtlens.nets.text import average_vectors
 from mtlens.tasks.task import Task
 from mtlens.weighting.fixed import WeightInputs, equal_weights, svd_task_weights, uncertainty_start
 
+LEAST_ROOM = 64  # rows of a batch up to which room is not cut to the data
 BUILDING = threading.RLock()  # modules draw from the global generator, which is put back: one thread at a time
 
 Mode: TypeAlias = Literal["shared", "each", "mixed"]
@@ -135,6 +136,16 @@ class Member:
     @property
     def names(self) -> list[str]:
         return [slot.task.name for slot in self.slots]
+
+    @cached_property
+    def batch(self) -> int:
+        """Room for the rows of a batch: what was asked for, or a power of two that holds every row of a task.
+
+        More would only be padding, which costs memory and time but never changes a result (``batch=10**9`` means "all
+        rows"). Powers of two, not the very counts, so that small tasks of different lengths still share a stack.
+        """
+        most = max(len(self.union), *(len(slot.train) for slot in self.slots))
+        return min(self.training.batch, max(LEAST_ROOM, 1 << (most - 1).bit_length()))
 
     @cached_property
     def union_digest(self) -> bytes:

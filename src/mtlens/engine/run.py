@@ -18,7 +18,7 @@ from mtlens.engine.progress import watcher
 from mtlens.engine.result import Trained, check_keep
 from mtlens.engine.shelf import Shelf
 from mtlens.engine.training import Training
-from mtlens.errors import InputError, unknown
+from mtlens.errors import FileError, InputError, unknown
 from mtlens.nets.family import ModuleFamily
 
 Engine: TypeAlias = Literal["auto", "bank", "process", "solo"]
@@ -68,12 +68,13 @@ def train(
     given = [trainings] if isinstance(trainings, Training) else _listed(trainings)
     _check(given, engine, keep)
     workers = _cores() if workers is None else _workers(workers)
-    call = _Call(engine, _device(device), keep, progress, workers, checkpoints)
-    results = call.run(given)
-    if controls:
-        from mtlens.engine.controls import add_controls
+    call = _Call(engine, _device(device), keep, progress, workers, _folder(checkpoints))
+    with torch.inference_mode(False), torch.enable_grad():  # also where the caller has switched gradients off
+        results = call.run(given)
+        if controls:
+            from mtlens.engine.controls import add_controls
 
-        add_controls(results, call.run)
+            add_controls(results, call.run)
     return results
 
 
@@ -85,7 +86,7 @@ class _Call:
 
     def __init__(
         self, engine: str, device: torch.device, keep: str, progress: bool | None, workers: int,
-        checkpoints: str | os.PathLike[str] | None = None,
+        checkpoints: Path | None = None,
     ) -> None:  # fmt: skip
         self.engine, self.device, self.keep, self.progress, self.workers = engine, device, keep, progress, workers
         self.checkpoints = checkpoints
@@ -213,9 +214,9 @@ def _device(device: str | torch.device) -> torch.device:
     """The device meant, with its number: a worker thread has a current card of its own."""
     try:
         found = torch.device(device)
-        torch.empty(0, device=found)
+        torch.zeros(1, device=found).item()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        why = str(error).strip().splitlines()[0]
+        why = str(error).strip().splitlines()[0].partition(". ")[0]
         raise InputError(
             f"train: device={str(device)!r} cannot be used here ({why}). Use 'cpu', 'cuda' or 'cuda:1'."
         ) from error
@@ -223,9 +224,27 @@ def _device(device: str | torch.device) -> torch.device:
 
 
 def _workers(workers: Any) -> int:
-    if not hasattr(workers, "__index__"):
-        raise InputError(f"train: workers={workers!r}. It needs a whole number, or None for one a core.")
-    return max(1, int(workers))
+    if not hasattr(workers, "__index__") or isinstance(workers, bool) or int(workers) < 1:
+        raise InputError(f"train: workers={workers!r}. It needs a whole number of at least 1, or None for one a core.")
+    return int(workers)
+
+
+def _folder(checkpoints: Any) -> Path | None:
+    """The folder for checkpoints, made now: hours of training must not end with a place that cannot be written."""
+    if checkpoints is None:
+        return None
+    if not isinstance(checkpoints, (str, os.PathLike)) or not str(checkpoints):
+        raise InputError(f"train: checkpoints={checkpoints!r}. Give a folder, or None to write nothing.")
+    folder = Path(checkpoints)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"train: checkpoints={str(folder)!r} cannot be a folder ({error.strerror}). Name another."
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise FileError(f"train: nothing can be written to checkpoints={str(folder)!r}. Name another folder.")
+    return folder
 
 
 def _cores() -> int:

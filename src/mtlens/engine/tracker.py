@@ -18,7 +18,7 @@ class Tracker:
 
     The validation score is the mean over tasks of the oriented metric, on labels in standardised units, so that a
     task measured in euros does not outvote one measured in ROC-AUC. Tasks whose metric does not exist (one class
-    only) are left out of the mean.
+    only) are left out of the mean; as long as none exists, the latest epoch is the one to keep.
     """
 
     training: Training
@@ -67,7 +67,8 @@ class Tracker:
         return record
 
     def _keeps(self, score: float, valid: dict[str, float]) -> bool:
-        if self.training.select == "last" or not valid or score > self._best or self.best_epoch == 0:
+        nothing_to_choose_by = not math.isfinite(max(score, self._best))
+        if self.training.select == "last" or nothing_to_choose_by or score > self._best:
             self._best = score if math.isfinite(score) else self._best
             self.best_epoch = len(self.losses)
             return True

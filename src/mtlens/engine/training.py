@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -15,7 +16,7 @@ import numpy as np
 from torch import nn
 
 from mtlens.engine.digests import data_digest
-from mtlens.errors import InputError, unknown
+from mtlens.errors import InputError, UnknownNameError, unknown
 from mtlens.nets.family import Capacity, Family, family_of
 from mtlens.tasks.metrics import metric_of
 from mtlens.tasks.task import Task, TaskSet
@@ -182,9 +183,15 @@ def _check_choices(training: Training) -> None:
 
 
 def _check_torchjd(training: Training) -> None:
-    from mtlens.weighting.torchjd import parse_method
+    from mtlens.weighting.torchjd import parse_method, torchjd_names
 
-    parse_method(training.weighting)
+    name = training.weighting
+    if get_close_matches(name, WEIGHTINGS, n=1, cutoff=0.7):  # a slip of one of ours, with or without the extra
+        raise unknown("weighting", name, WEIGHTINGS, "Training")
+    try:
+        parse_method(name)
+    except UnknownNameError as error:
+        raise unknown("weighting", name, [*WEIGHTINGS, *torchjd_names()], "Training") from error
     if not training.joint:
         raise InputError(
             f"Training: weighting={training.weighting!r} compares the tasks at every step, but steps='mixed' shows one "
@@ -222,14 +229,16 @@ def _check_splits(training: Training) -> None:
 
 
 def _check_alignment(training: Training) -> None:
-    if training.align is None and (training.penalty or training.align_rank is not None or training.align_at):
-        raise InputError(
-            f"Training: penalty={training.penalty}, align_rank={training.align_rank} and align_at={training.align_at} "
-            "shape an alignment, but align is None. Set align='joint' or 'fixed', or leave them out."
-        )
-    rank = training.align_rank
+    rank, part = training.align_rank, training.align_at
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 1):
         raise InputError(f"Training: align_rank={rank!r}. It needs a whole number of at least 1, or None for full R.")
+    if part is not None and not (isinstance(part, str) and part):
+        raise InputError(f"Training: align_at={part!r}. Give the name of a part of the trunk, or None: before it.")
+    if training.align is None and (training.penalty or rank is not None or part is not None):
+        raise InputError(
+            f"Training: penalty={training.penalty}, align_rank={rank} and align_at={part!r} "
+            "shape an alignment, but align is None. Set align='joint' or 'fixed', or leave them out."
+        )
     if set(PARTS[:2]) <= set(training.freeze) and (training.align is None or "align" in training.freeze):
         raise InputError(f"Training: freeze={training.freeze} leaves nothing to train. Free at least one part.")
 
@@ -288,11 +297,12 @@ def _whole(value: Any) -> Any:
 
 def _real(value: Any) -> Any:
     """Numbers of any library as float, so that 0 and 0.0 are one setting; anything else for the checks to refuse."""
-    return (
-        float(value)
-        if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        else value
-    )
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return value
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return math.inf
 
 
 def _weighting(weighting: Any, tasks: TaskSet) -> str | dict[str, float]:

@@ -59,6 +59,11 @@ class Alignment(nn.Module):
         return self.penalty * self.deviation().square().sum()
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != self.d:
+            raise InputError(
+                f"Alignment({self.d}) maps features of width {self.d}, but got shape {tuple(x.shape)}. "
+                f"Make it with d={x.shape[-1]}, or put it where the features are {self.d} wide."
+            )
         if self.rank is None:
             return x @ self.R
         return x + (x @ self.U) @ self.V.T

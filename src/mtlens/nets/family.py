@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from mtlens.errors import InputError, unknown
 
@@ -153,7 +155,7 @@ def register(family: Family) -> Family:
 class ModuleFamily(Family):
     """A user's own trunk: any factory that takes a capacity and returns an ``nn.Module``.
 
-    ``out_features`` is read from the module or found by running two rows of zeros through it.
+    ``out_features`` is found by running two rows of zeros through the module, which must agree if it names one itself.
     """
 
     name = "module"
@@ -163,6 +165,19 @@ class ModuleFamily(Family):
         self.factory = factory
         self._reasons: dict[Any, str | None] = {}
 
+    def check(self, capacity: Capacity) -> None:
+        """Refuse a factory that cannot be called with one capacity."""
+        try:
+            inspect.signature(self.factory).bind(capacity)
+        except TypeError as error:
+            raise InputError(
+                f"trunk: the factory {_name(self.factory)} cannot be called with the capacity alone ({error}). "
+                "Give one that can, for example lambda capacity: MyTrunk(inputs, capacity)."
+            ) from error
+        except ValueError:  # a built-in that does not tell its signature
+            pass
+        super().check(capacity)
+
     def trunk(self, rows: RowSpec, capacity: Capacity) -> nn.Module:
         module = self.factory(capacity)
         if not isinstance(module, nn.Module):
@@ -170,9 +185,30 @@ class ModuleFamily(Family):
                 f"trunk: the factory {self._label()} returned a {type(module).__name__} for capacity={capacity}. "
                 "It needs to return a torch.nn.Module."
             )
-        if not isinstance(getattr(module, "out_features", None), int):
-            module.out_features = _found_width(module, rows)  # type: ignore[assignment]
+        width, told = self._found_width(module, rows), getattr(module, "out_features", None)
+        if not isinstance(told, int):
+            module.out_features = width  # type: ignore[assignment]
+        elif told != width:
+            raise InputError(
+                f"trunk: the module made by {_name(self.factory)} has out_features={told}, but it returned {width} "
+                "features a row. Set out_features to what forward returns, or leave it out."
+            )
         return module
+
+    def _found_width(self, module: nn.Module, rows: RowSpec) -> int:
+        """Features a row, found by running two rows of zeros, which also starts lazy layers."""
+        try:
+            out = _outputs_of_zeros(module, rows)
+        except Exception as error:  # whatever a user's forward does
+            why = (str(error).strip() or repr(error)).splitlines()[0]
+            raise InputError(
+                f"trunk: the module made by {_name(self.factory)} cannot read the tasks' rows, of shape {rows.shape} "
+                f"({type(error).__name__}: {why}). Make it for (rows, {', '.join(map(str, rows.shape))})."
+            ) from error
+        if not isinstance(out, Tensor) or out.ndim != 2:
+            found = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+            raise InputError(f"trunk: the module returned {found} for 2 rows. It needs to return (rows, features).")
+        return int(out.shape[1])
 
     def stacked(self, rows: RowSpec, capacities: Sequence[Capacity]) -> StackedTrunk | None:
         if len(set(capacities)) > 1 or self.why_solo(rows, capacities[0]) is not None:
@@ -239,17 +275,15 @@ def _names(code: CodeType) -> list[str]:
     return [*code.co_names, *inner]
 
 
-def _found_width(module: nn.Module, rows: RowSpec) -> int:
+def _outputs_of_zeros(module: nn.Module, rows: RowSpec) -> Any:
     parameter = next(module.parameters(), torch.empty(0))
+    dtype = torch.get_default_dtype() if isinstance(parameter, UninitializedParameter) else parameter.dtype
     was_training = module.training
     module.eval()
     with torch.no_grad():
-        out = module(torch.zeros(2, *rows.shape, dtype=parameter.dtype))
+        out = module(torch.zeros(2, *rows.shape, dtype=dtype))
     module.train(was_training)
-    if not isinstance(out, Tensor) or out.ndim != 2:
-        found = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise InputError(f"trunk: the module returned {found} for 2 rows. It needs to return (rows, features).")
-    return int(out.shape[1])
+    return out
 
 
 @functools.lru_cache(maxsize=64)  # whether a trunk can be stacked is tried once for all its trainings

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -81,6 +82,17 @@ class MultiTaskNet(nn.Module):
         finally:
             self._hook.now = None
 
+    def _answer(self, place: int, features: Tensor) -> Tensor:
+        """One head's outputs; a trunk whose width was guessed wrongly is told here, by its name and widths."""
+        head = self.heads[place]
+        if isinstance(head, nn.Linear) and _width(features) != head.in_features:
+            raise InputError(
+                f"MultiTaskNet: the head of task {self.names[place]!r} was made for {head.in_features} features, but "
+                f"{type(self.trunk).__name__} gave {_described(features)}. Return (rows, features) from the trunk, and "
+                "set trunk.out_features to their number."
+            )
+        return _squeezed(head(features))
+
     def forward(self, x: Tensor | Mapping[str, Tensor], task: str | None = None) -> Any:
         """Outputs of one task, or of every task as a dict.
 
@@ -88,14 +100,16 @@ class MultiTaskNet(nn.Module):
         tensor and no alignment the trunk runs once.
         """
         if task is not None:
+            if isinstance(x, Mapping) and task not in x:
+                raise unknown("task", task, x, "the given inputs")
             own = x[task] if isinstance(x, Mapping) else x
-            return _squeezed(self.heads[self.index(task)](self.features(own, task)))
+            return self._answer(self.index(task), self.features(own, task))
         if isinstance(x, Mapping):
             return {name: self.forward(own, name) for name, own in x.items()}
         if self.align is not None:
             return {name: self.forward(x, name) for name in self.names}
         shared = self.trunk(x)
-        return {name: _squeezed(head(shared)) for name, head in zip(self.names, self.heads, strict=True)}
+        return {name: self._answer(place, shared) for place, name in enumerate(self.names)}
 
     def regulariser(self) -> Tensor:
         """Sum of the alignments' ``penalty * |R_i - I|_F^2``: add it to the loss. Zero without alignments."""
@@ -137,6 +151,8 @@ def _specs(heads: Mapping[str, HeadSpec] | Iterable[Any]) -> dict[str, HeadSpec]
         for task in heads:
             if isinstance(task, str):
                 raise InputError(f"MultiTaskNet: head {task!r} has no kind. Give task name -> kind, or tasks.")
+            if not hasattr(task, "name") or not hasattr(task, "kind"):
+                raise InputError(f"MultiTaskNet: head {task!r} is no task. Give task name -> kind or module, or tasks.")
             specs[task.name] = task.num_classes if task.kind == "multiclass" else task.kind
     if not specs:
         raise InputError("MultiTaskNet needs at least one head, found none. Give task name -> kind or module.")
@@ -148,12 +164,20 @@ def _head(spec: HeadSpec, width: int, name: str) -> nn.Module:
         return spec
     if spec in ("regression", "binary"):
         return nn.Linear(width, 1)
-    if isinstance(spec, int) and not isinstance(spec, bool) and spec >= 2:
-        return nn.Linear(width, spec)
+    if isinstance(spec, (int, np.integer)) and not isinstance(spec, bool) and spec >= 2:
+        return nn.Linear(width, int(spec))
     raise InputError(
         f"MultiTaskNet: head of task {name!r} is {spec!r}. "
         "It takes 'regression', 'binary', a number of classes (2 or more), or a module."
     )
+
+
+def _width(features: Any) -> int | None:
+    return features.shape[-1] if isinstance(features, Tensor) and features.ndim else None
+
+
+def _described(features: Any) -> str:
+    return f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else f"a {type(features).__name__}"
 
 
 def _squeezed(out: Tensor) -> Tensor:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mtlens.diagnosis import Diagnosis, diagnose
-from mtlens.errors import UnknownNameError
+from mtlens.errors import MtlensError, UnknownNameError
 from mtlens.tasks import Table, Task, TaskSet
 from mtlens.theory import covariance_similarity, svd_weights
 
@@ -162,6 +163,49 @@ def test_one_task_alone_and_inputs_that_do_not_vary() -> None:
     still = diagnose(tasks)
     assert still.pairs[0].predicted == pytest.approx(0, abs=1e-9) and still.weights is None
     json.loads(still.to_json())
+
+
+def test_a_label_that_does_not_vary_spoils_no_other_number() -> None:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((3, 50, 3))
+    tasks = [Task(name, x, x @ np.ones(3) + random.standard_normal(50)) for name, x in zip("ab", X[:2], strict=True)]
+    alone = diagnose(tasks)
+    joined = diagnose([*tasks, Task("flat", X[2], np.full(50, 0.5), kind="regression")])
+    assert joined.capacity is not None and alone.capacity is not None
+    assert joined.pair("flat", "a").predicted == 0 and joined.pair("flat", "a").verdict == "unsure"
+    assert joined.capacity.scores[-1] == pytest.approx(alone.capacity.scores[-1], abs=0.05)
+
+
+def test_a_task_of_one_group_gets_no_prediction() -> None:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((3, 40, 2))
+    groups = [np.zeros(40, int), 1 + np.arange(40) % 8, None]
+    found = diagnose([Task(n, x, x[:, 0], group=g) for n, x, g in zip("abc", X, groups, strict=True)])
+    assert "a: all labelled rows are of one group; nothing is predicted for it." in found.warnings
+    assert found.pair("a", "b").predicted is None and found.pair("b", "c").predicted is not None
+
+
+def test_cosines_stay_between_minus_one_and_one() -> None:
+    random = np.random.default_rng(0)
+    made = [
+        Task(n, s * random.standard_normal((60, 3)), random.standard_normal(60))
+        for n, s in (("a", 1e150), ("b", 1e-150))
+    ]
+    assert abs(diagnose(made).pairs[0].cosine or 0.0) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"folds": 1}, "at least 2 folds, found folds=1"),
+        ({"folds": 2.5}, "whole number of at least 2 folds, found folds=2.5"),
+        ({"seed": None}, "diagnose needs a whole number as seed, found seed=None"),
+        ({"energy": 99}, "0 < energy <= 1, found energy=99"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(MtlensError, match=text):
+        diagnose(planted(), **options)
 
 
 def test_a_wrong_name_lists_the_right_ones(found: Diagnosis) -> None:

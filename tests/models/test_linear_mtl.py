@@ -163,6 +163,11 @@ def test_sample_weighted_score_and_grid_search() -> None:
         ({"rank": "auto"}, None, "found rank='auto'"),
         ({"ridge": -1}, None, "ridge >= 0, or 'cv', found ridge=-1"),
         ({"ridge": "auto"}, None, "found ridge='auto'"),
+        ({"rank": None}, None, "found rank=None"),
+        ({"rank": np.nan}, None, "found rank=nan"),
+        ({"ridge": [1.0, 2.0]}, None, "one ridge >= 0, or 'cv', found"),
+        ({"weights": {"a": 1}}, None, "weights works on real numbers"),
+        ({"random_state": None}, None, "whole random_state >= 0, found random_state=None"),
         ({"weights": "best"}, None, "'svd', found 'best'"),
         ({"weights": [1.0]}, None, "each of the 5 tasks"),
         ({"cv": 1}, None, "at least 2 folds, found cv=1"),
@@ -174,3 +179,15 @@ def test_refusals(options: dict[str, Any], labels: Any, text: str) -> None:
     X, Y = low_rank(9)
     with pytest.raises(MtlensError, match=text):
         LinearMTL(**options).fit(X, Y if labels is None else labels)
+
+
+def test_a_task_without_labels_among_the_scored_rows_is_left_out() -> None:
+    X, Y = low_rank(9)
+    Y[30:, 0] = np.nan
+    model = LinearMTL(rank=2, ridge=1.0).fit(X, Y)
+    rest = [r2_score(Y[30:, i], model.predict(X[30:])[:, i]) for i in range(1, Y.shape[1])]
+    np.testing.assert_allclose(model.score(X[30:], Y[30:]), np.mean(rest), rtol=1e-12)
+    with pytest.raises(MtlensError, match="at least two labelled rows, found none"):
+        model.score(X, np.full(Y.shape, np.nan))
+    with pytest.raises(MtlensError, match=r"labels of shape \(60, 5\), found \(60, 2\)"):
+        model.score(X, Y[:, :2])

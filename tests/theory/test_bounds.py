@@ -124,7 +124,11 @@ def test_transfer_bound_says_which_condition_fails() -> None:
     [
         ({"theta1": np.ones(2)}, r"theta1 needs shape \(3,\), found \(2,\)"),
         ({"covariance1": np.eye(2)}, r"covariance1 needs shape \(3, 3\)"),
-        ({"noise1": -1.0}, "noise1 >= 0"),
+        ({"noise1": -1.0}, "noise1 as one finite number >= 0, found noise1=-1.0"),
+        ({"noise1": "a"}, "noise1 works on real numbers"),
+        ({"margin": -0.1}, "margin as one finite number >= 0"),
+        ({"row_norm": 0.0}, "row_norm as one finite number > 0"),
+        ({"covariance1": np.triu(np.ones((3, 3)))}, "covariance1 to be symmetric"),
         ({"noise2": -1.0}, "noise2 as one standard deviation"),
         ({"delta": 1.0}, "0 < delta < 1, found delta=1.0"),
         ({"theta1": np.zeros(3)}, "a is the zero vector"),
@@ -145,6 +149,8 @@ def test_relu_transfer_bound() -> None:
     printed = relu_transfer_bound(X2, [1.0, 1.0], theta1, theta2, margin=sine / 2)  # the print divides by kappa
     assert not printed.holds and not printed.conditions["c >= kappa(X_2) sin(theta_1, theta_2)"]
     assert not relu_transfer_bound(np.ones((1, 2)), [1.0], theta1, theta2).conditions["m_2 >= d"]
+    with pytest.raises(MtlensError, match="signal1 as one finite number > 0"):
+        relu_transfer_bound(X2, [1.0, 1.0], theta1, theta2, signal1=0.0)
 
 
 def test_the_geometric_fact_is_sharp_at_one_over_kappa() -> None:
@@ -171,6 +177,7 @@ def test_relu_moment_shapes_and_refusal() -> None:
     )
     with pytest.raises(MtlensError, match="between 0 and pi"):
         relu_moment(-0.1)
+    assert abs(relu_moment(torch.tensor(np.pi, dtype=torch.float32))) < 1e-15  # pi in float32 is above pi
 
 
 @QUICK

@@ -156,6 +156,8 @@ def test_matrix_of_a_task_set_uses_labelled_rows_and_names() -> None:
 
 
 def test_condition_number() -> None:
+    with pytest.raises(MtlensError, match="a Gram holds the square"):
+        condition_number(Gram().update(np.eye(2)))
     X, _ = random_tasks(9, [5], 3)
     np.testing.assert_allclose(condition_number(X[0]), np.linalg.cond(X[0]), rtol=1e-12)
     np.testing.assert_allclose(condition_number(X[0].T), np.linalg.cond(X[0]), rtol=1e-12)  # min(m, d)-th value

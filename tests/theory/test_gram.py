@@ -110,6 +110,14 @@ def test_tensors_and_arrays_protocol() -> None:
         (lambda: Gram(folds=2).update(np.eye(2), fold=[0.5, 1]), "one whole fold"),
         (lambda: Gram(folds=0), "at least one fold"),
         (lambda: Gram.from_batches([]), "found no batch"),
+        (lambda: Gram.from_batches(None), "batches to go through, found NoneType"),  # type: ignore[arg-type]
+        (lambda: Gram.from_batches([[]]), r"rows and columns, found shape \(0,\)"),
+        (lambda: Gram(width=-1), "at least one feature, found width=-1"),
+        (lambda: Gram(2, folds=2).fold(2), "folds run from 0 to 1, found 2"),
+        (lambda: Gram(2, folds=2).without(-1), "folds run from 0 to 1, found -1"),
+        (lambda: Gram().update(np.eye(2), [1, 2]).ridge(-1.0), "one finite ridge >= 0, found ridge=-1.0"),
+        (lambda: Gram().update(np.eye(2), [1, 2]).loss([1.0, 2.0, 3.0]), r"shape \(2, 1\), found \(3, 1\)"),
+        (lambda: covariance_similarity(Gram(2), np.eye(2), center=True), "only zeros"),
         (lambda: Gram().update(np.eye(2), np.eye(2)).update(np.eye(2), [1, 2]), "holds 2 label columns, found 1"),
     ],
 )

@@ -13,6 +13,7 @@ from laws import QUICK, SCALES, random_tasks, seeds, shapes
 from mtlens import (
     MtlensError,
     equal_covariance_optimum,
+    greedy_bound,
     linear_optimum,
     mtl_loss,
     shared_input_optimum,
@@ -173,6 +174,24 @@ def test_linear_optimum_uses_the_exact_solutions(seed: int) -> None:
     np.testing.assert_allclose(shared.loss, shared_input_optimum(Xs[0], Y, rank=2).loss, rtol=1e-9)
 
 
+@pytest.mark.parametrize("tensors", [False, True])
+@pytest.mark.parametrize("gap", [0.0, 1e-14, 1e-12, 1e-9])
+def test_enough_rank_is_every_tasks_own_optimum_also_when_those_are_parallel(gap: float, tensors: bool) -> None:
+    """Heads that add up multiples of nearly parallel columns would lose the digits of the coefficients."""
+    rng = np.random.default_rng(0)
+    Xs = [rng.standard_normal((m, 3)) for m in (7, 9, 8)]
+    theta = rng.standard_normal(3)
+    models = [theta, -2 * theta + gap * rng.standard_normal(3), np.zeros(3)]
+    given = [torch.tensor(X) for X in Xs] if tensors else Xs
+    for ridge in (0.0, 2.0):
+        best = linear_optimum(given, [X @ t for X, t in zip(Xs, models, strict=True)], rank=4, ridge=ridge)
+        own = np.column_stack([single_task_optimum(X, X @ t, ridge=ridge) for X, t in zip(Xs, models, strict=True)])
+        np.testing.assert_allclose(best.coef, own, rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(np.asarray(best.B) @ np.asarray(best.A), own, rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(np.linalg.norm(best.B, axis=0), [1.0, 1.0, 0.0, 0.0], atol=1e-14)
+        assert best.B.shape == (3, 4) and best.A.shape == (4, 3) and best.excess == 0.0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_linear_optimum_is_no_worse_than_plain_alternation(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -248,6 +267,9 @@ def test_tensors_give_the_same_values() -> None:
         (lambda: shared_input_optimum(np.eye(2), np.eye(2), rank=0), "whole rank of at least 1, found rank=0"),
         (lambda: linear_optimum([np.eye(2)], [[1.0, 2.0]], rank=1.5), "found rank=1.5"),
         (lambda: linear_optimum([np.eye(2)], [[1.0, 2.0]], rank=1, starts=0), "at least one start"),
+        (lambda: linear_optimum([np.eye(2)], [[1.0, 2.0]], rank=1, seed=None), "whole number as seed, found seed=None"),
+        (lambda: greedy_bound([np.eye(2)], [[1.0, 2.0]], starts=0), "greedy_bound needs .* at least one start"),
+        (lambda: linear_optimum(3, [[1.0, 2.0]], rank=1), "Xs as a list with one member a task, found 3"),
         (lambda: linear_optimum([np.eye(2)], [[1.0, 2.0]], rank=1, ridge=-1), "ridge >= 0"),
         (lambda: linear_optimum([np.eye(2)], [[1.0, 2.0]], rank=1, ridge=[1, 2]), "one for each of the 1 tasks"),
         (lambda: two_task_optimum(np.eye(2), [1, 2], np.eye(3), [1, 2, 3]), "one feature space"),

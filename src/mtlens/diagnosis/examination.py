@@ -12,11 +12,13 @@ from mtlens.arrays import FloatArray
 from mtlens.diagnosis.facts import balance, missing_features, spectrum_facts, warnings_about, width
 from mtlens.diagnosis.result import Capacity, Diagnosis, Pair, TaskFacts, Weights
 from mtlens.diagnosis.spaces import Space, linear_spaces
+from mtlens.errors import InputError
 from mtlens.tasks import Task, TaskSet
 from mtlens.tasks.duplicates import Overlap, find_duplicates
+from mtlens.theory.inputs import whole_seed
 from mtlens.theory.rank_curve import RankCurve, rank_curve
-from mtlens.theory.spectral import descending_eigh, leading_directions, num_kept
-from mtlens.theory.transfer import LinearTransfer, PairTable, View
+from mtlens.theory.spectral import checked_energy, descending_eigh, leading_directions, num_kept
+from mtlens.theory.transfer import LinearProblem, LinearTransfer, PairTable, View
 from mtlens.theory.weights import svd_weights
 
 FOLDS = 5
@@ -61,6 +63,12 @@ def diagnose(
         ('unsure', 1.0)
     """
     start = time.perf_counter()
+    energy = checked_energy(energy, "diagnose")
+    if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 2:
+        raise InputError(f"diagnose needs a whole number of at least 2 folds, found folds={folds!r}.")
+    folds, seed = int(folds), whole_seed(seed, "diagnose")
+    if isinstance(tasks, Task):
+        tasks = [tasks]
     tasks = tasks if isinstance(tasks, TaskSet) else TaskSet(tasks)
     say = progress or (lambda _: None)
     say("reading rows")
@@ -106,9 +114,11 @@ class _Examined:
 
 
 def _examine(space: Space, *, folds: int, seed: int, energy: float) -> _Examined:
-    enough = [p for p in space.problems if p.labelled.sum() >= FEWEST]
     few = [p.name for p in space.problems if p.labelled.sum() < FEWEST]
+    whole = [p.name for p in space.problems if p.name not in few and not _can_be_divided(p)]
+    enough = [p for p in space.problems if p.name not in (*few, *whole)]
     warnings = [f"{name}: fewer than {FEWEST} labelled rows; nothing is predicted for it." for name in few]
+    warnings += [f"{name}: all labelled rows are of one group; nothing is predicted for it." for name in whole]
     if not enough:
         return _Examined((), {}, None, None, {}, {}, None, None, tuple(warnings))
     rows = [int(p.labelled.sum()) for p in enough]
@@ -129,6 +139,13 @@ def _examine(space: Space, *, folds: int, seed: int, energy: float) -> _Examined
         weights=None if curve is None else _weights(core, curve),
         warnings=(*warnings, *_peaks(core)),
     )
+
+
+def _can_be_divided(problem: LinearProblem) -> bool:
+    """Whether some labelled rows can be held out while others stay: rows of one group are never parted."""
+    if problem.group is None:
+        return True
+    return len(np.unique(np.asarray(problem.group)[problem.labelled].astype(str))) > 1
 
 
 def _spectra(core: LinearTransfer, energy: float) -> tuple[dict[str, FloatArray], dict[str, tuple[float, float]]]:
@@ -179,13 +196,22 @@ def _cosines(core: LinearTransfer) -> FloatArray:
     """Cosine between tuned ridge models in standardised units; several outputs are matched as well as they can be."""
     view = core.view(None)
     models = [core.tuned(i, view) for i in range(len(core.names))]
-    units = [W / max(float(np.linalg.norm(W)), np.finfo(float).tiny) for W in models]
+    units = [_unit(W) for W in models]
     found = np.empty((len(units), len(units)))
     for i, first in enumerate(units):
         for j, second in enumerate(units):
             product = first.T @ second
             found[i, j] = product[0, 0] if product.size == 1 else np.linalg.svd(product, compute_uv=False).sum()
-    return found
+    return np.clip(found, -1.0, 1.0)  # outside by rounding only
+
+
+def _unit(W: FloatArray) -> FloatArray:
+    """``W`` of length one, zero where it is zero."""
+    peak = float(np.abs(W).max())
+    if peak == 0.0:
+        return W
+    W = W / peak  # squares of 1e-200 would vanish
+    return np.asarray(W / np.linalg.norm(W))
 
 
 def _capacity(curve: RankCurve, names: tuple[str, ...]) -> Capacity:

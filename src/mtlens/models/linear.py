@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from numbers import Real
+from typing import Any, TypeGuard
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mtlens.arrays import FloatArray, IntArray
 from mtlens.errors import InputError
 from mtlens.theory import Gram, linear_optimum, svd_weights_separate
+from mtlens.theory.inputs import to_numpy
 from mtlens.theory.reduced_rank import SharedTasks, cross_validated_losses, default_ridges, svd_alpha
 
 _COARSE = 2  # with missing labels there is no closed form over all ridges: every second one of the grid
@@ -112,17 +114,22 @@ class LinearMTL(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean over tasks of R2 on the rows that have a label."""
+        """Mean over tasks of R2 on the rows that have a label; a task with fewer than two of them has no R2."""
         truth = np.asarray(y, dtype=np.float64)
         found = self.predict(X)
         truth, found = truth.reshape(len(truth), -1), found.reshape(len(found), -1)
+        if truth.shape != found.shape:
+            raise InputError(f"LinearMTL.score needs labels of shape {found.shape}, found {truth.shape}.")
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         scores = []
         for column, fitted in zip(truth.T, found.T, strict=True):
             known = ~np.isnan(column)
-            scores.append(
-                r2_score(column[known], fitted[known], sample_weight=None if weight is None else weight[known])
-            )
+            if known.sum() > 1:
+                scores.append(
+                    r2_score(column[known], fitted[known], sample_weight=None if weight is None else weight[known])
+                )
+        if not scores:
+            raise InputError("LinearMTL.score needs a task with at least two labelled rows, found none.")
         return float(np.mean(scores))
 
     def _refuse(self, X: FloatArray, Y: FloatArray) -> None:
@@ -135,12 +142,17 @@ class LinearMTL(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
             raise InputError(
                 f"LinearMTL: task {int(empty.argmax())} (a column of y) has no label at all. Leave that column out."
             )
-        if self.rank != "cv" and (isinstance(self.rank, (bool, str)) or int(self.rank) != self.rank or self.rank < 1):
+        if not _is_cv(self.rank) and not (_is_number(self.rank) and self.rank >= 1 and self.rank == self.rank // 1):
             raise InputError(f"LinearMTL needs a whole rank of at least 1, or 'cv', found rank={self.rank!r}.")
-        if self.ridge != "cv" and (isinstance(self.ridge, str) or not 0 <= self.ridge < np.inf):
-            raise InputError(f"LinearMTL needs ridge >= 0, or 'cv', found ridge={self.ridge!r}.")
-        if "cv" in (self.rank, self.ridge) and (not isinstance(self.cv, (int, np.integer)) or self.cv < 2):
+        if not _is_cv(self.ridge) and not (_is_number(self.ridge) and self.ridge >= 0):
+            raise InputError(f"LinearMTL needs one ridge >= 0, or 'cv', found ridge={self.ridge!r}.")
+        if (_is_cv(self.rank) or _is_cv(self.ridge)) and not (_is_whole(self.cv) and self.cv >= 2):
             raise InputError(f"LinearMTL needs cv as a number of at least 2 folds, found cv={self.cv!r}.")
+        if not (_is_whole(self.random_state) and self.random_state >= 0):
+            raise InputError(
+                f"LinearMTL needs a whole random_state >= 0, found random_state={self.random_state!r}. "
+                "The same one gives the same model."
+            )
         self._given_weights(Y.shape[1])
 
     def _given_weights(self, count: int) -> FloatArray | None:
@@ -151,7 +163,7 @@ class LinearMTL(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
             if self.weights != "svd":
                 raise InputError(f"LinearMTL needs weights=None, one number a task or 'svd', found {self.weights!r}.")
             return None
-        alpha = np.asarray(self.weights, dtype=np.float64)
+        alpha = to_numpy(self.weights, "LinearMTL: weights")
         if alpha.shape != (count,) or not np.isfinite(alpha).all() or (alpha < 0).any() or not alpha.any():
             raise InputError(
                 f"LinearMTL needs one weight >= 0 for each of the {count} tasks, not all zero, found {self.weights!r}."
@@ -198,14 +210,14 @@ class LinearMTL(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignor
     def _grids(self, X: FloatArray, count: int) -> tuple[list[int], FloatArray]:
         """Candidate ranks and ridges, one each where the user gave a number; sets the choice if there is none."""
         most = min(count, X.shape[1])
-        ranks = _rank_grid(most) if self.rank == "cv" else [min(int(self.rank), most)]
-        ridges = default_ridges(X.T @ X) if self.ridge == "cv" else np.array([float(self.ridge)])
+        ranks = _rank_grid(most) if _is_cv(self.rank) else [min(int(self.rank), most)]
+        ridges = default_ridges(X.T @ X) if _is_cv(self.ridge) else np.array([float(self.ridge)])
         self.rank_, self.ridge_ = ranks[-1], float(ridges[len(ridges) // 2])
         self.capacity_curve_ = None
         return ranks, ridges
 
     def _searches(self, rows: int) -> bool:
-        return rows >= 2 and "cv" in (self.rank, self.ridge)
+        return rows >= 2 and (_is_cv(self.rank) or _is_cv(self.ridge))
 
     def _choose(self, scores: FloatArray, ranks: list[int], ridges: FloatArray) -> None:
         """The best cell of ``(ranks, ridges)``; the smaller rank, then the larger ridge, among equals."""
@@ -304,6 +316,18 @@ def _scores(losses: FloatArray, energy: FloatArray) -> FloatArray:
     if not varying.any():
         return np.zeros(losses.shape[:2])
     return np.asarray((1.0 - losses[..., varying] / energy[varying]).mean(axis=-1))
+
+
+def _is_cv(setting: Any) -> bool:
+    return isinstance(setting, str) and setting == "cv"
+
+
+def _is_number(setting: Any) -> TypeGuard[float]:
+    return not isinstance(setting, bool) and isinstance(setting, Real) and bool(np.isfinite(float(setting)))
+
+
+def _is_whole(setting: Any) -> TypeGuard[int]:
+    return not isinstance(setting, bool) and isinstance(setting, (int, np.integer))
 
 
 def _rank_grid(most: int) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from mtlens.arrays import FloatArray
 from mtlens.errors import InputError
 from mtlens.theory.covariance import condition_number
-from mtlens.theory.inputs import matrix, to_numpy, vector
+from mtlens.theory.inputs import matrix, one_number, to_numpy, vector
 from mtlens.theory.models import sin_angle
 
 
@@ -91,25 +91,30 @@ def transfer_bound(
         (0.6, True)
     """
     where = "transfer_bound"
-    X2 = matrix(to_numpy(X2), where, name="X2")
+    X2 = matrix(to_numpy(X2, where), where, name="X2")
     y2, theta1, theta2 = (
-        vector(to_numpy(v), where, name=n, xp=np) for v, n in ((y2, "y2"), (theta1, "theta1"), (theta2, "theta2"))
+        vector(to_numpy(v, where), where, name=n, xp=np)
+        for v, n in ((y2, "y2"), (theta1, "theta1"), (theta2, "theta2"))
     )
-    sigma = matrix(to_numpy(covariance1), where, name="covariance1")
+    sigma = matrix(to_numpy(covariance1, where), where, name="covariance1")
     _refuse_shapes(X2, y2, theta1, theta2, sigma, where)
     eps2 = _noise_length(noise2, len(y2), where)
-    _refuse_numbers(noise1, delta, where)
+    noise1 = one_number(noise1, where, "noise1")
+    if not 0 < one_number(delta, where, "delta") < 1:
+        raise InputError(f"{where} needs a probability 0 < delta < 1, found delta={delta!r}.")
+    row_norm = None if row_norm is None else one_number(row_norm, where, "row_norm", above=True)
+    _refuse_asymmetric(sigma, where)
 
     kappa = float(condition_number(X2)) if X2.shape[0] >= X2.shape[1] else float("inf")
     sine = float(sin_angle(theta1, theta2))
     smallest = 0.0 if sine == 0.0 else kappa * sine
-    c = smallest if margin is None else float(margin)
+    c = smallest if margin is None else one_number(margin, where, "margin")
     conditions = _linear_conditions(X2, kappa, sigma, c, smallest, eps2)
     value = 6 * c
     if eps2 > 0:
         signal = float(np.linalg.norm(X2 @ theta2))
         value = value + eps2 / signal / (1 - 3 * c) if c < 1 / 3 and signal > 0 else float("inf")
-    rows = _linear_rows(sigma, kappa, c, theta1, float(y2 @ y2), float(noise1), delta, row_norm)
+    rows = _linear_rows(sigma, kappa, c, theta1, float(y2 @ y2), noise1, delta, row_norm)
     return Bound(float(value), c, rows, conditions)
 
 
@@ -138,17 +143,19 @@ def relu_transfer_bound(
         (0.1, True)
     """
     where = "relu_transfer_bound"
-    X2 = matrix(to_numpy(X2), where, name="X2")
+    X2 = matrix(to_numpy(X2, where), where, name="X2")
     y2, theta1, theta2 = (
-        vector(to_numpy(v), where, name=n, xp=np) for v, n in ((y2, "y2"), (theta1, "theta1"), (theta2, "theta2"))
+        vector(to_numpy(v, where), where, name=n, xp=np)
+        for v, n in ((y2, "y2"), (theta1, "theta1"), (theta2, "theta2"))
     )
     d = X2.shape[1]
     _refuse_shapes(X2, y2, theta1, theta2, np.eye(d), where)
     kappa = float(condition_number(X2)) if X2.shape[0] >= d else float("inf")
     sine = float(sin_angle(theta1, theta2))
     smallest = 0.0 if sine == 0.0 else kappa * sine
-    c = smallest if margin is None else float(margin)
-    energy = float(y2 @ y2) / (1.0 if signal1 is None else float(signal1)) ** 2
+    c = smallest if margin is None else one_number(margin, where, "margin")
+    unit = 1.0 if signal1 is None else one_number(signal1, where, "signal1", above=True)
+    energy = float(y2 @ y2) / unit**2
     if c == 0.0:
         rows = float("inf")
     else:
@@ -201,7 +208,7 @@ def _linear_rows(
 
 
 def _noise_length(noise2: Any, rows: int, where: str) -> float:
-    noise = to_numpy(noise2)
+    noise = to_numpy(noise2, f"{where}: noise2")
     if noise.shape not in {(), (rows,)} or not np.isfinite(noise).all() or (noise.ndim == 0 and noise < 0):
         raise InputError(
             f"{where} needs noise2 as one standard deviation >= 0, or the {rows} noise values, found {noise2!r}."
@@ -209,11 +216,11 @@ def _noise_length(noise2: Any, rows: int, where: str) -> float:
     return float(noise) * rows**0.5 if noise.ndim == 0 else float(np.linalg.norm(noise))
 
 
-def _refuse_numbers(noise1: float, delta: float, where: str) -> None:
-    if not (np.isfinite(noise1) and noise1 >= 0):
-        raise InputError(f"{where} needs noise1 >= 0, the source's noise standard deviation, found {noise1!r}.")
-    if not 0 < delta < 1:
-        raise InputError(f"{where} needs a probability 0 < delta < 1, found delta={delta!r}.")
+def _refuse_asymmetric(sigma: FloatArray, where: str) -> None:
+    if np.abs(sigma - sigma.T).max() > 1e-8 * np.abs(sigma).max():
+        raise InputError(
+            f"{where} needs covariance1 to be symmetric, as every covariance is. Give X^T X / m of its rows."
+        )
 
 
 def _refuse_shapes(

@@ -114,6 +114,8 @@ def condition_number(X: Any) -> Any:
         5.0
     """
     where = "condition_number"
+    if isinstance(X, Gram):
+        raise InputError(f"{where} needs the rows of X: a Gram holds the square of its condition number.")
     xp = numbers_of(X)
     X = matrix(X, where, xp=xp)
     values = xp.linalg.svdvals(X)
@@ -135,7 +137,7 @@ class _Spectrum:
 def _spectrum(X: Any, energy: float, center: bool, where: str) -> _Spectrum:
     if isinstance(X, Gram):
         return _from_covariance(_covariance_of(X, center), energy, where)
-    rows = matrix(to_numpy(X), where)
+    rows = matrix(to_numpy(X, where), where)
     rows = rows / _scale(np.abs(rows).max(), where)
     rows = _centred(rows) if center else rows
     if rows.shape[0] >= rows.shape[1]:

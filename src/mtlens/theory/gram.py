@@ -9,7 +9,7 @@ import numpy as np
 
 from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError
-from mtlens.theory.inputs import is_tensor, to_numpy
+from mtlens.theory.inputs import is_tensor, one_ridge, to_numpy
 
 BLOCK_ROWS = 4096  # float32 sums stay this short, then go on in float64: score equal to 1e-9, one temporary of d x d
 _FLOAT32_PEAK = (1e-15, 1e15)  # outside, squares leave the range of float32: that block is multiplied in float64
@@ -36,8 +36,10 @@ class Gram:
     """
 
     def __init__(self, width: int | None = None, *, folds: int = 1) -> None:
-        if folds < 1:
-            raise InputError(f"Gram needs at least one fold, found folds={folds!r}.")
+        if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 1:
+            raise InputError(f"Gram needs a whole number and at least one fold, found folds={folds!r}.")
+        if width is not None and (isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1):
+            raise InputError(f"Gram needs a whole number and at least one feature, found width={width!r}.")
         self.counts = np.zeros(folds, np.int64)
         self._xx: FloatArray | None = None
         self._x: FloatArray | None = None
@@ -54,8 +56,12 @@ class Gram:
         A torch ``DataLoader`` is such an iterable: its batches are lists, ``[X, y]``.
         """
         gram = cls(folds=folds)
+        if not isinstance(batches, Iterable):
+            raise InputError(f"Gram.from_batches needs batches to go through, found {type(batches).__name__}.")
         for batch in batches:
-            several = isinstance(batch, tuple) or (isinstance(batch, list) and getattr(batch[0], "ndim", 1) == 2)
+            several = isinstance(batch, tuple) or (
+                isinstance(batch, list) and len(batch) > 0 and getattr(batch[0], "ndim", 1) == 2
+            )
             parts: Sequence[Any] = batch if several else (batch,)
             gram.update(*parts[:2], fold=parts[2] if len(parts) > 2 else None)
         if gram._xx is None:
@@ -133,19 +139,21 @@ class Gram:
 
     def covariance(self, *, center: bool = False) -> FloatArray:
         """``(d, d)`` sum of squares and products, of rows as given or around their mean (not divided by the rows)."""
-        return self.matrix - np.outer(self.x_sum, self.x_sum) / self.rows if center else self.matrix
+        return self.matrix - np.outer(self.x_sum, self.x_sum) / max(self.rows, 1) if center else self.matrix
 
     def fold(self, which: int) -> Gram:
         """One fold's sums as a Gram of their own."""
-        return self._selected([which])
+        return self._selected([self._place(which)])
 
     def without(self, which: int) -> Gram:
         """The sums of all other folds: the training side of a cross-validation."""
-        return self._selected([f for f in range(self.num_folds) if f != which])
+        left_out = self._place(which)
+        return self._selected([f for f in range(self.num_folds) if f != left_out])
 
     def ridge(self, ridge: float = 0.0, *, center: bool = False) -> FloatArray:
         """``(d, k)`` minimisers of ``|X t - y|^2 + ridge |t|^2`` (minimum norm), centred X and y when asked."""
-        xy = self.xy - np.outer(self.x_sum, self.y_sum) / self.rows if center else self.xy
+        ridge = one_ridge(ridge, "Gram.ridge")
+        xy = self.xy - np.outer(self.x_sum, self.y_sum) / max(self.rows, 1) if center else self.xy
         C = self.covariance(center=center)
         values, vectors = np.linalg.eigh(C)
         cut = values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
@@ -155,7 +163,10 @@ class Gram:
 
     def loss(self, coef: Any) -> FloatArray:
         """``(k,)`` sums of squared errors of ``(d, k)`` coefficients (no intercept)."""
-        t = to_numpy(coef).reshape(len(self.x_sum), -1)
+        t = to_numpy(coef, "Gram.loss")
+        t = t[:, None] if t.ndim == 1 else t
+        if t.shape != self.xy.shape:
+            raise InputError(f"Gram.loss needs coefficients of shape {self.xy.shape}, found {t.shape}.")
         squares: FloatArray = np.diag(self.yy) - 2 * (t * self.xy).sum(axis=0) + (t * (self.matrix @ t)).sum(axis=0)
         return squares
 
@@ -213,6 +224,11 @@ class Gram:
             self._filled("_yy")[fold] += labels.T @ labels
         self.counts[fold] += len(rows)
 
+    def _place(self, which: int) -> int:
+        if isinstance(which, bool) or not isinstance(which, (int, np.integer)) or not 0 <= which < self.num_folds:
+            raise InputError(f"Gram: folds run from 0 to {self.num_folds - 1}, found {which!r}.")
+        return int(which)
+
     def _selected(self, folds: list[int]) -> Gram:
         chosen = Gram()
         chosen.counts = self.counts[folds].sum(keepdims=True)
@@ -244,7 +260,7 @@ def _total(per_fold: FloatArray) -> FloatArray:
 def _rows(X: Any) -> Array:
     """A finite ``(m, d)`` array: float32 stays float32, the rest becomes float64."""
     is_float32 = str(getattr(X, "dtype", "")) in {"float32", "torch.float32"}
-    rows = (X.detach().cpu().numpy() if is_tensor(X) else np.asarray(X)) if is_float32 else to_numpy(X)
+    rows = (X.detach().cpu().numpy() if is_tensor(X) else np.asarray(X)) if is_float32 else to_numpy(X, "Gram.update")
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise InputError(
             f"Gram.update needs rows and columns, found shape {rows.shape}. Use X[:, None] for one column."
@@ -253,7 +269,7 @@ def _rows(X: Any) -> Array:
 
 
 def _labels(y: Any, count: int) -> FloatArray:
-    labels = to_numpy(y)
+    labels = to_numpy(y, "Gram.update")
     labels = labels[:, None] if labels.ndim == 1 else labels
     if labels.ndim != 2 or len(labels) != count:
         raise InputError(f"Gram.update: X has {count} rows, but y has shape {labels.shape}. Give one label a row.")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mtlens.arrays import FloatArray
-from mtlens.theory.inputs import float64, task_list, task_weights
+from mtlens.theory.inputs import float64, task_list, task_weights, whole_seed, whole_starts
 from mtlens.theory.linear import solve
 from mtlens.theory.solving import Problem, problem_of, single_losses
 from mtlens.theory.spectral import numerical_rank
@@ -58,8 +58,10 @@ def greedy_bound(Xs: Any, ys: Any, *, starts: int = 10, seed: int = 0) -> Greedy
         >>> greedy.gains.round(9).tolist(), greedy.residual
         ([4.0, 1.0], 0.0)
     """
-    Xs, ys, xp = task_list(Xs, ys, "greedy_bound")
-    problem = problem_of(Xs, ys, task_weights(None, len(Xs), "greedy_bound", np), np.zeros(len(Xs)))
+    where = "greedy_bound"
+    starts, seed = whole_starts(starts, where), whole_seed(seed, where)
+    Xs, ys, xp = task_list(Xs, ys, where)
+    problem = problem_of(Xs, ys, task_weights(None, len(Xs), where, np), np.zeros(len(Xs)))
     residual = float(single_losses(problem).sum())
 
     problem = _orthonormal_rows(problem)

@@ -7,7 +7,7 @@ the two a call is about; torch is never imported here, only recognised when the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,17 +30,17 @@ def numbers_of(*values: Any) -> Any:
     return sys.modules["torch"] if any(is_tensor(m) for m in members) else np
 
 
-def float64(value: Any, xp: Any, like: Any = None) -> Numbers:
+def float64(value: Any, xp: Any, like: Any = None, where: str = "the theory") -> Numbers:
     """``value`` as float64 numbers of ``xp``, on the device of ``like`` when that is a tensor."""
     if xp is np:
-        return _real(value)
+        return _real(value, where)
     if is_tensor(value):
         return value.to(xp.float64)
     device = like.device if is_tensor(like) else None
-    return xp.as_tensor(_real(value), device=device)
+    return xp.as_tensor(_real(value, where), device=device)
 
 
-def _real(value: Any) -> FloatArray:
+def _real(value: Any, where: str) -> FloatArray:
     """``value`` as float64; what is no array of real numbers (texts, ragged lists, complex numbers) is refused."""
     try:
         found = np.asarray(value)
@@ -49,15 +49,15 @@ def _real(value: Any) -> FloatArray:
         problem = "complex numbers"
     except (TypeError, ValueError) as error:
         problem = str(error)
-    raise InputError(f"the theory works on real numbers in rows of one length, found {problem}. Convert them first.")
+    raise InputError(f"{where} works on real numbers in rows of one length, found {problem}. Convert them first.")
 
 
-def to_numpy(value: Any) -> FloatArray:
+def to_numpy(value: Any, where: str = "the theory") -> FloatArray:
     """A float64 numpy copy or view of any numbers, cut off from every gradient."""
     if is_tensor(value):
         value = value.detach().cpu()
         value = (value if value.is_complex() else value.double()).numpy()  # numpy has no bfloat16
-    return _real(value)
+    return _real(value, where)
 
 
 def scalar(value: Numbers) -> Any:
@@ -67,7 +67,7 @@ def scalar(value: Numbers) -> Any:
 
 def matrix(value: Any, where: str, *, name: str = "X", xp: Any = None, like: Any = None) -> Numbers:
     """``value`` as a finite float64 ``(m, d)`` matrix with at least one row and one column."""
-    X = float64(value, numbers_of(value) if xp is None else xp, like)
+    X = float64(value, numbers_of(value) if xp is None else xp, like, where)
     if X.ndim != 2:
         raise InputError(
             f"{where} needs {name} with rows and columns, found shape {tuple(X.shape)}. "
@@ -99,7 +99,7 @@ def refuse_not_finite(X: Numbers, where: str, name: str) -> None:
 
 def vector(value: Any, where: str, *, name: str, xp: Any, like: Any = None) -> Numbers:
     """``value`` as a finite float64 ``(n,)`` vector; one column ``(n, 1)`` is taken as a vector too."""
-    v = float64(value, xp, like)
+    v = float64(value, xp, like, where)
     if v.ndim == 2 and v.shape[1] == 1:
         v = v[:, 0]
     if v.ndim != 1 or v.shape[0] == 0:
@@ -110,8 +110,8 @@ def vector(value: Any, where: str, *, name: str, xp: Any, like: Any = None) -> N
 
 def labelled_rows(X: Any, y: Any, where: str, xp: Any) -> tuple[Numbers, Numbers]:
     """One task's ``(m, d)`` inputs and ``(m,)`` labels on the rows whose label is known (not NaN)."""
-    X = float64(X, xp, y)
-    y = float64(y, xp, X)
+    X = float64(X, xp, y, where)
+    y = float64(y, xp, X, where)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if X.ndim != 2 or y.ndim != 1:
@@ -146,6 +146,12 @@ def task_list(Xs: Any, ys: Any, where: str) -> tuple[list[Numbers], list[Numbers
             f"{where} needs a list with one matrix a task, found a single matrix of shape {tuple(Xs.shape)}. "
             "For shared inputs give [X] * k and the k columns of Y as a list."
         )
+    for name, members in (("Xs", Xs), ("ys", ys)):
+        if getattr(members, "ndim", 1) == 0 or not isinstance(members, Iterable):
+            raise InputError(
+                f"{where} needs {name} as a list with one member a task, found {members!r}. For one task give a list "
+                "of one."
+            )
     Xs, ys = list(Xs), list(ys)
     if not Xs or len(Xs) != len(ys):
         raise InputError(
@@ -173,7 +179,7 @@ def shared_labels(X: Any, Y: Any, where: str, instead: str) -> tuple[Numbers, Nu
     """``(m, d)`` inputs and ``(m, k)`` labels of tasks that all label the same rows; NaN is refused."""
     xp = numbers_of(X, Y)
     X = matrix(X, where, xp=xp, like=Y)
-    Y = float64(Y, xp, X)
+    Y = float64(Y, xp, X, where)
     Y = Y[:, None] if Y.ndim == 1 else Y
     if Y.ndim != 2 or Y.shape[1] == 0:
         raise InputError(f"{where} needs Y with one column a task, found shape {tuple(Y.shape)}.")
@@ -199,7 +205,7 @@ def task_weights(weights: Any, count: int, where: str, xp: Any, like: Any = None
         return float64(np.ones(count), xp, like)
     if isinstance(weights, (list, tuple)) and any(is_tensor(w) for w in weights):
         weights = xp.stack([float64(w, xp, like) for w in weights])
-    alpha = float64(weights, xp, like)
+    alpha = float64(weights, xp, like, where)
     if tuple(alpha.shape) != (count,):
         raise InputError(
             f"{where} needs one weight for each of the {count} tasks, found shape {tuple(alpha.shape)}. "
@@ -213,12 +219,47 @@ def task_weights(weights: Any, count: int, where: str, xp: Any, like: Any = None
 
 def task_ridges(ridge: Any, count: int, where: str) -> FloatArray:
     """One ridge a task, ``(k,)``: a number for all of them, or one number each; finite and not negative."""
-    rho = to_numpy(ridge)
+    rho = to_numpy(ridge, where)
     if rho.shape not in {(), (1,), (count,)}:
         raise InputError(f"{where} needs one ridge, or one for each of the {count} tasks, found shape {rho.shape}.")
     if not np.isfinite(rho).all() or (rho < 0).any():
         raise InputError(f"{where} needs ridge >= 0 and finite, found {ridge!r}. It is added to the diagonal of X^T X.")
     return np.broadcast_to(rho.reshape(-1), (count,)).copy()
+
+
+def one_ridge(ridge: Any, where: str) -> float:
+    """A single ridge, finite and not negative."""
+    rho = to_numpy(ridge, where)
+    if rho.ndim or not (np.isfinite(rho) and rho >= 0):
+        raise InputError(
+            f"{where} needs one finite ridge >= 0, found ridge={ridge!r}. It is added to the diagonal of X^T X."
+        )
+    return float(rho)
+
+
+def one_number(value: Any, where: str, name: str, *, least: float = 0.0, above: bool = False) -> float:
+    """A finite number of at least ``least`` (``above``: more than that)."""
+    number = to_numpy(value, f"{where}: {name}")
+    if number.ndim or not np.isfinite(number) or not (number > least if above else number >= least):
+        raise InputError(
+            f"{where} needs {name} as one finite number {'>' if above else '>='} {least:g}, found {name}={value!r}."
+        )
+    return float(number)
+
+
+def whole_seed(seed: Any, where: str) -> int:
+    """Any whole number as the seed of a generator; negative ones, too."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise InputError(
+            f"{where} needs a whole number as seed, found seed={seed!r}. The same seed gives the same answer."
+        )
+    return int(seed) & (2**64 - 1)
+
+
+def whole_starts(starts: Any, where: str) -> int:
+    if isinstance(starts, bool) or not isinstance(starts, (int, np.integer)) or starts < 1:
+        raise InputError(f"{where} needs a whole number and at least one start, found starts={starts!r}.")
+    return int(starts)
 
 
 def whole_rank(rank: Any, where: str) -> int:

@@ -7,13 +7,21 @@ from typing import Any
 import numpy as np
 
 from mtlens.arrays import FloatArray
-from mtlens.errors import InputError
-from mtlens.theory.inputs import task_list, task_ridges, task_weights, whole_rank
+from mtlens.theory.inputs import task_list, task_ridges, task_weights, whole_rank, whole_seed, whole_starts
 from mtlens.theory.models import solve_least_squares
 from mtlens.theory.optimum import Optimum
 from mtlens.theory.pair import pair_direction
 from mtlens.theory.shared import COVARIANCE_TOLERANCE, covariance_distance, equal_covariance_module
-from mtlens.theory.solving import Problem, best_heads, common_coordinates, finished, objective, problem_of, unit_columns
+from mtlens.theory.solving import (
+    Problem,
+    best_heads,
+    common_coordinates,
+    finished,
+    objective,
+    problem_of,
+    unit_columns,
+    unshared,
+)
 
 
 def linear_optimum(
@@ -49,11 +57,12 @@ def linear_optimum(
     """
     where = "linear_optimum"
     rank = whole_rank(rank, where)
-    if not isinstance(starts, (int, np.integer)) or starts < 1:
-        raise InputError(f"{where} needs a whole number and at least one start, found starts={starts!r}.")
+    starts, seed = whole_starts(starts, where), whole_seed(seed, where)
     Xs, ys, xp = task_list(Xs, ys, where)
     alpha = task_weights(weights, len(Xs), where, xp, Xs[0])
     problem = problem_of(Xs, ys, alpha, task_ridges(ridge, len(Xs), where))
+    if rank >= len(Xs):
+        return unshared(problem, Xs, ys, alpha, xp, rank)
 
     B, method, ends = solve(problem, rank, starts=starts, seed=seed)
 

@@ -15,6 +15,7 @@ from mtlens.theory.inputs import (
     labelled_rows,
     matrix,
     numbers_of,
+    one_ridge,
     plain,
     refuse_not_finite,
     scalar,
@@ -42,10 +43,9 @@ def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
         array([1., 1.])
     """
     where = "single_task_optimum"
-    if not (np.isfinite(plain(ridge)) and plain(ridge) >= 0):
-        raise InputError(f"{where} needs ridge >= 0, found ridge={ridge!r}. It is added to the diagonal of X^T X.")
+    rho = one_ridge(ridge, where)
     xp = numbers_of(X, y)
-    labels = float64(y, xp, X)
+    labels = float64(y, xp, X, where)
     if labels.ndim == 2:
         X = matrix(X, where, xp=xp, like=labels)
         if labels.shape[0] != X.shape[0]:
@@ -56,7 +56,7 @@ def single_task_optimum(X: Any, y: Any, *, ridge: float = 0.0) -> Any:
     else:
         X, labels = labelled_rows(X, labels, where, xp)
 
-    return solve_least_squares(X, labels, plain(ridge), xp)
+    return solve_least_squares(X, labels, rho, xp)
 
 
 def solve_least_squares(X: Numbers, y: Numbers, ridge: float, xp: Any, floor: float = 0.0) -> Numbers:

@@ -53,8 +53,11 @@ def rank_curve(core: LinearTransfer, ranks: Sequence[int] | None = None) -> Rank
     tried = tuple(sorted({r for r in (ranks or default_ranks(most)) if 1 <= r <= most} | {most}))
     ridges = np.array([core.alone(name).ridge for name in core.names])
     losses = np.stack([_fold_losses(core.view(f), ridges, tried) for f in range(core.num_folds)], axis=-1)  # (R, k, K)
-    shares = losses / np.maximum(core.base_losses().mean(axis=1), np.finfo(float).tiny)[None, :, None]
-    return _summary(core, tried, 1.0 - shares.mean(axis=1))
+    base = core.base_losses().mean(axis=1)
+    varies = base > 0  # a constant label has no share to explain
+    shares = losses[:, varies] / base[varies][:, None]
+    explained = 1.0 - shares.mean(axis=1) if varies.any() else np.zeros((len(tried), core.num_folds))
+    return _summary(core, tried, explained)
 
 
 def default_ranks(most: int) -> tuple[int, ...]:

@@ -10,6 +10,8 @@ from mtlens.errors import InputError
 from mtlens.theory.inputs import float64, numbers_of, scalar, to_numpy
 from mtlens.theory.loss import project_onto, shared_inputs
 
+_ROUNDING = 1e-6  # pi in float32 is above pi
+
 
 def relu_moment(phi: Any) -> Any:
     r"""Expected product of two ReLU units whose unit weight vectors enclose the angle ``phi``.
@@ -28,10 +30,12 @@ def relu_moment(phi: Any) -> Any:
         (0.5, True)
     """
     xp = numbers_of(phi)
-    angle = float64(phi, xp)
+    angle = float64(phi, xp, where="relu_moment")
     plain = to_numpy(angle)
-    if not ((plain >= 0) & (plain <= np.pi)).all():
-        raise InputError(f"relu_moment needs angles between 0 and pi, found {plain.ravel()[:5].tolist()}.")
+    wrong = ~((plain >= -_ROUNDING) & (plain <= np.pi + _ROUNDING))
+    if wrong.any():
+        raise InputError(f"relu_moment needs angles between 0 and pi, found {plain[wrong].ravel()[:5].tolist()}.")
+    angle = angle.clip(0.0, np.pi)
     value = (xp.sin(angle) + (np.pi - angle) * xp.cos(angle)) / (2 * np.pi)
     return scalar(value) if value.ndim == 0 else value
 

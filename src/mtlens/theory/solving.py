@@ -10,7 +10,7 @@ import numpy as np
 
 from mtlens.arrays import FloatArray
 from mtlens.theory.implicit import with_gradient
-from mtlens.theory.inputs import Numbers, to_numpy
+from mtlens.theory.inputs import Numbers, float64, scalar, to_numpy
 from mtlens.theory.loss import column_scales
 from mtlens.theory.models import solve_least_squares
 from mtlens.theory.optimum import Optimum
@@ -132,10 +132,39 @@ def finished(
     return optimum if xp is np else with_gradient(optimum, Xs, ys, alpha, problem.rho, xp)
 
 
+def unshared(
+    problem: Problem, Xs: Sequence[Numbers], ys: Sequence[Numbers], alpha: Numbers, xp: Any, rank: int
+) -> Optimum:
+    """The record for a module with a column for every task: nothing is shared, each has its own least squares.
+
+    The heads are written down rather than solved for: the columns of tasks with one model are parallel, and heads that
+    add up multiples of parallel columns would lose every digit.
+    """
+    own = [solve_least_squares(X, y, float(r), xp) for X, y, r in zip(Xs, ys, problem.rho, strict=True)]
+    coef = xp.stack(own, -1)  # (d, k)
+    largest = _largest_entries(to_numpy(coef))
+    peaks, zero = (float64(v, xp, coef) for v in (np.where(largest == 0, 1.0, largest), largest == 0))
+    turned = coef / peaks  # squares of 1e-200 would vanish
+    lengths = (turned * turned).sum(0) ** 0.5 + zero
+
+    B, A = turned / lengths, xp.diag(peaks * lengths)
+    if rank > len(own):
+        unused = rank - len(own)
+        B = xp.hstack([B, float64(np.zeros((problem.width, unused)), xp, coef)])
+        A = xp.vstack([A, float64(np.zeros((unused, len(own))), xp, coef)])
+    loss = sum(a * ((X @ t - y) ** 2).sum() for a, X, y, t in zip(alpha, Xs, ys, own, strict=True))
+    return Optimum(B, A, coef, scalar(loss), scalar(loss - loss))
+
+
 def unit_columns(B: FloatArray) -> FloatArray:
     """Columns of length one, largest entry positive; zero columns stay."""
     peaks = np.abs(B).max(axis=0)
     B = B / np.where(peaks > 0, peaks, 1.0)
     lengths = np.linalg.norm(B, axis=0)
-    signs = np.sign(B[np.abs(B).argmax(axis=0), np.arange(B.shape[1])])
+    signs = np.sign(_largest_entries(B))
     return B * np.where(signs == 0, 1.0, signs) / np.where(lengths > 0, lengths, 1.0)
+
+
+def _largest_entries(B: FloatArray) -> FloatArray:
+    """``(n,)`` the entry of each column that is largest in size, with its sign."""
+    return np.asarray(B[np.abs(B).argmax(axis=0), np.arange(B.shape[1])])

@@ -21,6 +21,7 @@ from mtlens.arrays import Array, BoolArray, FloatArray, IntArray
 from mtlens.errors import InputError, unknown
 from mtlens.theory import joint_ridge
 from mtlens.theory.folded import Moments, assign_folds, check_folds, input_moments, output_moments
+from mtlens.theory.inputs import whole_seed
 
 Method: TypeAlias = Literal["joint", "shrink"]
 METHODS: tuple[Method, ...] = ("joint", "shrink")
@@ -262,6 +263,7 @@ class LinearTransfer:
         self.width = self.problems[0].X.shape[1]
         self.ridges = _grid(ridges, RIDGES, "ridges") * self.width
         self.weights = _grid(weights, WEIGHTS, "weights")
+        seed = whole_seed(seed, "linear transfer")
         self.repeats = [self._folds(folds, seed + 1000 * repeat) for repeat in range(self._repeats(folds, repeats))]
         self.fold_of = self.repeats[0]
         self.folds_a_repeat = int(max(fold.max() for fold in self.fold_of)) + 1
@@ -368,7 +370,11 @@ class LinearTransfer:
         labels = []
         for moments, group, name in zip(train, self.sharing, self.names, strict=True):
             if moments.mass <= 0:
-                raise InputError(f"task {name!r} has no labelled training row in fold {fold}. Use fewer folds.")
+                raise InputError(
+                    f"task {name!r} has no labelled row outside fold {fold}, so nothing to train on: its rows are kept "
+                    "together by groups, by inputs shared with other tasks, or by the folds given. Leave that task "
+                    "out, or give it rows of other groups."
+                )
             xx, xy, yy = moments.about(moments.mean_x, moments.mean_y, inputs=group not in centred)
             centred.setdefault(group, xx)
             labels.append((xy, max(yy, 0.0) / moments.mass))

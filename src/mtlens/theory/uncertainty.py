@@ -39,11 +39,13 @@ def uncertainty_loss(losses: Any, log_vars: Any, kinds: Sequence[str]) -> Any:
         2.0
     """
     where = "uncertainty_loss"
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence):
+        raise InputError(f"{where} needs kinds as a list with one kind a task, found {kinds!r}.")
     for kind in kinds:
         if kind not in _LOSS_FACTOR:
             raise unknown("kind", kind, _LOSS_FACTOR, where)
     xp = numbers_of(losses, log_vars)
-    values, s = _stacked(losses, xp, log_vars), _stacked(log_vars, xp, losses)
+    values, s = _stacked(losses, xp, log_vars, where), _stacked(log_vars, xp, losses, where)
     for name, found in (("losses", values), ("log_vars", s)):
         if found.ndim == 0 or found.shape[-1] != len(kinds):
             raise InputError(
@@ -108,7 +110,7 @@ def _fixed_point(X: FloatArray, Y: FloatArray, rank: int, where: str) -> FloatAr
     return alpha
 
 
-def _stacked(values: Any, xp: Any, like: Any) -> Numbers:
+def _stacked(values: Any, xp: Any, like: Any, where: str) -> Numbers:
     if isinstance(values, (list, tuple)) and any(is_tensor(v) for v in values):
         return xp.stack([float64(v, xp) for v in values])
-    return float64(values, xp, like)
+    return float64(values, xp, like, where)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mtlens.arrays import FloatArray
 from mtlens.errors import InputError
-from mtlens.theory.inputs import Numbers, is_tensor, plain, shared_labels, task_list, to_numpy, whole_rank
+from mtlens.theory.inputs import Numbers, is_tensor, one_ridge, plain, shared_labels, task_list, to_numpy, whole_rank
 from mtlens.theory.spectral import leading_directions
 
 
@@ -95,14 +95,13 @@ def svd_weights_separate(
     rank = whole_rank(rank, where)
     Xs, ys, xp = task_list(Xs, ys, where)
     _refuse_normalise(normalise, where)
-    if ridge is not None and not (np.isfinite(ridge) and ridge >= 0):
-        raise InputError(f"{where} needs ridge >= 0 or None (chosen from the data), found ridge={ridge!r}.")
+    given = None if ridge is None else one_ridge(ridge, where)
 
     columns = []
     for i, (X, y) in enumerate(zip(Xs, ys, strict=True)):
         X = X - X.mean(0)
-        y = _unit_labels((y - y.mean(0))[:, None], y[:, None], f"{where}: task {i}")[:, 0]
-        rho = leave_one_out_ridge(to_numpy(X), to_numpy(y)) if ridge is None else float(ridge)
+        y = _unit_labels((y - y.mean(0))[:, None], y[:, None], where, task=i)[:, 0]
+        rho = leave_one_out_ridge(to_numpy(X), to_numpy(y)) if given is None else given
         columns.append(_whitened(X, y, rho))
     return _projected_lengths(xp.stack(columns, 1), rank, normalise, where)
 
@@ -179,15 +178,17 @@ def _projected_lengths(theta: Numbers, rank: int, normalise: str | None, where: 
     return lengths / lengths.mean() if normalise == "mean" else lengths
 
 
-def _unit_labels(centred: Numbers, raw: Numbers, where: str) -> Numbers:
-    """Columns of unit length; a constant column has none and is refused."""
+def _unit_labels(centred: Numbers, raw: Numbers, where: str, *, task: int | None = None) -> Numbers:
+    """Columns of unit length; a constant column has none and is refused (``task``: whose only column it is)."""
     lengths = (centred * centred).sum(0) ** 0.5
     found, size = to_numpy(lengths), np.abs(to_numpy(raw)).max(axis=0)
     flat = found <= 1e-14 * np.sqrt(len(raw)) * size
     if flat.any():
+        whose = f"in column {int(flat.argmax())}" if task is None else f"of task {task}"
+        instead = ", or use scale_labels=False" if task is None else ""
         raise InputError(
-            f"{where}: the labels in column {int(flat.argmax())} are constant, so they have no direction to share. "
-            "Leave that task out, or use scale_labels=False."
+            f"{where}: the labels {whose} are constant, so they have no direction to share. "
+            f"Leave that task out{instead}."
         )
     return centred / lengths
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mtlens.cli import app
+from mtlens.cli.plan import plan as plan_command
+from mtlens.cli.study import study as study_command
 from mtlens.errors import InputError
 from mtlens.study import StudyResult
 
@@ -90,6 +93,10 @@ def test_show_and_why(run: tuple[Path, Result]) -> None:
     assert shown.exit_code == 0 and shown.stdout.startswith(StudyResult.open(out).table())
     why = mtlens("show", out, "--why", "a", "b")
     assert why.exit_code == 0 and "joining 'b' changes 'a' by" in why.stdout
+    known = json.loads(mtlens("show", out, "--why", "a", "b", "--json").stdout)
+    assert known == {**StudyResult.open(out).cell("a", "b"), "contrasts": []}
+    score = StudyResult.open(out).cell("a", "a")["score"]
+    assert f"'a' alone scores {score:.4f} (95 %: " in mtlens("show", out, "--why", "a", "a").stdout
 
 
 def test_plan_and_dry_run_say_the_same(data: Path, tmp_path: Path) -> None:
@@ -100,6 +107,13 @@ def test_plan_and_dry_run_say_the_same(data: Path, tmp_path: Path) -> None:
     assert {**first, "estimate": 0} == {**second, "estimate": 0}
     assert not (tmp_path / "run").exists()
     assert "configurations alone" in mtlens("plan", data, "--targets", "a,b,c", *QUICK).stdout
+
+
+def test_a_plan_takes_what_a_study_takes() -> None:
+    """The same command with another verb: only what needs a folder, or is about output, is the study's own."""
+    study, plan = (signature(command).parameters for command in (study_command, plan_command))
+    own = {"context", "out", "executor", "ledger", "dry_run", "quiet", "fail_if_hurts"}
+    assert set(study) - set(plan) == own and set(plan) <= set(study)
 
 
 def test_hurting_fails_when_asked(run: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch, data: Path) -> None:

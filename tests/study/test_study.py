@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from mtlens.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from mtlens.study import Settings, Study, StudyResult
 from mtlens.study.evidence import Evidence
-from mtlens.study.executors import executor_of
+from mtlens.study.executors import HereExecutor, executor_of
 from mtlens.study.ledger import Record
 from mtlens.study.plan import Unit, alone_units, pair_units, stacks_of
 from mtlens.study.prepare import Splitter
@@ -154,6 +155,26 @@ def test_workers_change_nothing() -> None:
     here = Study(related(), **QUICK).run()
     apart = Study(related(), **{**QUICK, "workers": 2}).run()
     assert here.to_csv() == apart.to_csv()
+
+
+def test_threads_of_this_process_change_nothing() -> None:
+    """Sums of many rows are rounded in another order by two threads; a worker has one."""
+    rng = np.random.default_rng(0)
+    seen: list[list[int]] = []
+    tasks = TaskSet([Task(name, rng.standard_normal((80, 3)), rng.standard_normal(80)) for name in "ab"])
+    settings = Settings(splits=2, families=("linear",))
+    splitter = Splitter(tasks, settings)
+    executor = HereExecutor(splitter.prepared, seed=0, device="cpu")
+
+    class Bench:
+        def run(self, units: Any, prepared: Any) -> list[dict[str, Any]]:
+            seen.append([pool["num_threads"] for pool in threadpool_info()])
+            return [{} for _ in units]
+
+    executor._bench = Bench()  # type: ignore[assignment]
+    with threadpool_limits(2):
+        list(executor.run(stacks_of(alone_units(tasks.names, [0], settings), {0: splitter.fingerprints(0)})))
+    assert seen and set(seen[0]) == {1}
 
 
 @pytest.mark.medium
@@ -390,6 +411,28 @@ def test_an_official_test_set_is_touched_once_at_the_end() -> None:
     assert again.to_csv() == found.to_csv()
 
 
+def test_two_tasks_are_compared_by_every_method_and_on_the_official_test() -> None:
+    """All tasks together are the pair then: methods are tried on it, and it is compared on the official test once."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((140, 5))
+    Y = X @ rng.standard_normal((5, 2)) + rng.standard_normal((140, 2))
+    split = np.where(np.arange(140) < 100, "train", "test")
+    tasks = TaskSet.from_arrays(X, Y, split=split)
+    methods = ("plain", "align", "svd", "uncertainty")
+    found = Study(tasks, **{**QUICK, "methods": methods, "splits": 2, "epochs": 2}).run().verdicts
+    assert {row["method"] for row in found["methods"] if row["n"] == 2} == set(methods)
+    assert sum(row["against"].startswith("control") for row in found["methods"]) == 2
+    tested = [(cell["target"], cell["sources"]) for cell in found["official_test"]["cells"]]
+    assert tested == [("task_0", ["task_1"]), ("task_1", ["task_0"])]
+    assert found["leave_one_out"] == []
+
+
+def test_a_trunk_that_reads_words_is_refused_without_texts() -> None:
+    with pytest.raises(InputError, match="task 't0' has no text column, and the lstm trunk reads words"):
+        Study(related(), **{**QUICK, "trunk": "lstm"})
+    Study(related(), **{**QUICK, "trunk": "lstm", "families": ("linear",)})
+
+
 def test_small_tasks_are_refused_by_name_or_dropped() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 3))
@@ -417,6 +460,7 @@ def test_small_tasks_are_refused_by_name_or_dropped() -> None:
         ({"splits": "x"}, "splits='x'. It needs a whole number of at least 2"),
         ({"looks": 1, "splits": None}, "looks=1. It needs a whole number of at least 2"),
         ({"seed": -3}, "seed=-3. It needs a whole number of at least 0"),
+        ({"seed": 2**31}, "seed=2147483648. It needs a whole number below 2147483648"),
         ({"pairs": 1.5}, "pairs=1.5. It needs a whole number"),
         ({"test": 0}, "test=0. It needs a share of the rows between 0 and 1"),
         ({"valid": "a"}, "valid='a'. It needs a share"),

@@ -18,6 +18,7 @@ def plan(
     budget: o.Budget = None,
     splits: o.Splits = None,
     seed: o.Seed = None,
+    device: o.Device = None,
     trunk: o.Trunk = None,
     capacities: o.Capacities = None,
     lr: o.Rates = None,
@@ -25,6 +26,7 @@ def plan(
     families: o.Families = None,
     methods: o.Methods = None,
     pairs: o.Pairs = None,
+    margin: o.Margin = None,
     small: o.Small = None,
     workers: o.Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON (docs/json.md).")] = False,
@@ -38,9 +40,10 @@ def plan(
 
     chosen = o.choices_of(
         budget=budget, splits=splits, seed=seed, trunk=trunk, capacities=capacities, learning_rates=lr, epochs=epochs,
-        families=families, methods=methods, pairs=pairs, small=small,
+        families=families, methods=methods, pairs=pairs, margin=margin, small=small,
     )  # fmt: skip
-    asked = Study(read_tasks(spec, targets=targets, missing=missing), workers=workers, **chosen)
+    tasks = read_tasks(spec, targets=targets, missing=missing)
+    asked = Study(tasks, device=device or tasks.settings.get("device") or "cpu", workers=workers, **chosen)
     for line in asked.said:
         sys.stderr.write(line + "\n")
     show_plan(asked.plan(), as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,9 @@ def show(
         tuple[str, str] | None,
         typer.Option(help="Explain one cell: the target and the source.", metavar="TARGET SOURCE"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print verdicts.json (docs/json.md).")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print verdicts.json, or with --why that cell (docs/json.md).")
+    ] = False,
 ) -> None:
     """Show a finished (or interrupted) study again, or explain one of its cells.
 
@@ -26,6 +29,7 @@ def show(
 
     result = StudyResult.open(run)
     if why is not None:
-        sys.stdout.write(result.why(*why) + "\n")
+        sys.stdout.write(json.dumps(result.known(*why), indent=1) if as_json else result.why(*why))
+        sys.stdout.write("\n")
         return
     sys.stdout.write(result.to_json() if as_json else answer_text(result))

@@ -135,7 +135,7 @@ def explain(cell: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str
     """One cell in words, with its measured contrasts."""
     target, source = cell["target"], cell["source"]
     if target == source:
-        return f"{target!r} alone scores {cell['score']}: the baseline of its row."
+        return _alone_line(cell)
     if cell["difference"] is None:
         needed = cell["runs_needed"]
         return f"{target!r} was not trained together with {source!r}; {needed} splits would be a start."
@@ -153,6 +153,13 @@ def explain(cell: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str
         lines.append(f"cause: {cell['cause'] or NOT_ESTABLISHED}.")
         lines += _contrast_lines(cell, causes)
     return "\n".join(lines)
+
+
+def _alone_line(cell: Mapping[str, Any]) -> str:
+    if cell["score"] is None:
+        return f"{cell['target']!r} has no score alone yet: no split of it was finished."
+    interval = "" if cell["low"] is None else f" (95 %: {cell['low']:.4f} to {cell['high']:.4f}, n = {cell['n']})"
+    return f"{cell['target']!r} alone scores {cell['score']:.4f}{interval}: the baseline of its row."
 
 
 def _families(counts: Mapping[str, int]) -> str:

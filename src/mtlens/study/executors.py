@@ -61,16 +61,24 @@ def executor_of(
 
 
 class HereExecutor:
-    """One stack after another in this process."""
+    """One stack after another in this process; on the CPU by one thread, as in a worker.
+
+    Sums are rounded in another order by more threads: what a study finds would depend on its number of workers.
+    """
 
     def __init__(self, prepare: Prepare, *, seed: int, device: str) -> None:
         self._prepare = prepare
         self._bench = Bench(seed, device)
+        self._threads = 1 if device == "cpu" else None
 
     def run(self, stacks: Sequence[Stack]) -> Iterator[tuple[Stack, Found] | None]:
+        from threadpoolctl import threadpool_limits
+
         for stack in stacks:
             prepared = {split: self._prepare(split) for split in stack.splits}
-            yield stack, self._bench.run(stack.units, prepared)
+            with threadpool_limits(self._threads):
+                found = self._bench.run(stack.units, prepared)
+            yield stack, found
 
     def warm(self) -> None:
         return

@@ -24,7 +24,7 @@ def official_test(run: Run) -> dict[str, Any] | None:
 
     Train and valid rows are the official ones; every choice is made on valid rows. None when the budget is spent.
     """
-    pairs = _decided_pairs(run)
+    pairs = _decided_pairs(run) if len(run.cells.together) > 2 else []  # of two tasks, all together is the pair
     plain = run.settings.but(methods=(), methods_on="all")
     units: list[Unit] = alone_units(run.names, [OFFICIAL], plain)
     units += together_units(run.cells, "plain", [OFFICIAL], plain)

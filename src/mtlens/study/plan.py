@@ -80,7 +80,7 @@ class Cells:
     """Which comparisons are measured: unordered pairs, all together, all but one."""
 
     pairs: tuple[tuple[str, str], ...]
-    together: tuple[str, ...]  # all tasks, or () when that is a pair or one task
+    together: tuple[str, ...]  # all tasks; of two tasks that is their pair
     left_out: tuple[str, ...] = ()
 
 
@@ -96,10 +96,9 @@ def pairs_to_measure(names: Sequence[str], settings: Settings) -> int:
 
 def cells_for(names: Sequence[str], pairs: Iterable[tuple[str, str]], settings: Settings) -> Cells:
     """The comparisons of a study whose measured pairs are given."""
-    many = len(names) > 2
     wanted = settings.leave_one_out if settings.leave_one_out is not None else len(names) <= MOST_LEFT_OUT
-    left_out = tuple(names) if many and wanted else ()
-    return Cells(tuple(pairs), tuple(names) if many else (), left_out)
+    left_out = tuple(names) if len(names) > 2 and wanted else ()
+    return Cells(tuple(pairs), tuple(names), left_out)
 
 
 def config_units(

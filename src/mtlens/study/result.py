@@ -160,6 +160,12 @@ class StudyResult:
 
         return explain(self.cell(target, source), self.verdicts.get("causes", []))
 
+    def known(self, target: str, source: str) -> dict[str, Any]:
+        """One cell with the contrasts that were measured for it: what :meth:`why` puts into words."""
+        causes = self.verdicts.get("causes", [])
+        contrasts = [c["contrasts"] for c in causes if (c["target"], c["source"]) == (target, source)]
+        return {**self.cell(target, source), "contrasts": contrasts[0] if contrasts else []}
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts().items())
         return f"StudyResult({len(self.names)} tasks; {counts})"

@@ -197,7 +197,7 @@ class Run:
         """Run what the ledger does not hold yet.
 
         A stack enters whole, so one that is there in part was begun by another study or with other settings: what is
-        there is taken, and only the rest is trained (a training's result does not depend on its stack).
+        there is taken, and only the rest is trained. (A training's result depends on its stack by rounding only.)
         """
         wanted = [unit for unit in dict.fromkeys(units) if unit not in self._known]
         prints = {split: self.splitter.fingerprints(split) for split in {unit.split for unit in wanted}}

@@ -21,6 +21,7 @@ TRUNKS = ("linear", "relu", "mlp", "lstm", "cnn", "average")
 SCHEMES = ("auto", "kfold", "repeated", "time")
 UNITLESS = 0.01  # default margin of metrics without a unit; rmse takes this share of the labels' spread
 MOST_PAIRS = 300  # measured by default; more are screened by the linear core first
+MOST_SEEDS = 2**31  # seeds are 0 .. 2^31 - 1 wherever a model is kept
 MOST_LEFT_OUT = 12  # leave-one-out of all by default up to this many tasks
 
 
@@ -116,6 +117,8 @@ class Settings:
 
     def _check(self) -> None:
         look_shares(self.looks)
+        if self.seed + self.seeds > MOST_SEEDS:
+            raise InputError(f"Study: seed={self.seed}. It needs a whole number below {MOST_SEEDS - self.seeds + 1}.")
         for family in self.families:
             if family not in FAMILIES:
                 raise unknown("family", family, FAMILIES, "Study")

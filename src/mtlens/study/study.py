@@ -24,7 +24,7 @@ from mtlens.study.result import PLAN_FILE, StudyResult, write_whole
 from mtlens.study.run import Progress, Run
 from mtlens.study.screening import Screening, screen
 from mtlens.study.settings import SMALL, Budget, Settings
-from mtlens.study.texts import read_as
+from mtlens.study.texts import read_as, refuse_without_texts
 from mtlens.study.verdicts import verdicts_of
 from mtlens.tasks import TaskSet
 from mtlens.tasks.metrics import metric_named
@@ -91,6 +91,7 @@ class Study:
         self.given = tasks
         self.tasks, self.official = self._split_off(_with_metric(tasks, metric), asked)
         _check_margins(asked.margin, self.tasks)
+        refuse_without_texts(self.tasks, asked)
         self.out = None if out is None else Path(out)
         self.ledger = ledger
         self.device, self.workers, self.executor = device, workers, executor

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mtlens.arrays import Array, FloatArray
+from mtlens.errors import InputError
 from mtlens.study.cells import Cell
 from mtlens.study.evidence import Choice
 from mtlens.study.linear import LinearSplit
@@ -49,6 +50,18 @@ def read_as(tasks: TaskSet, settings: Settings, options: Mapping[str, Any]) -> l
     bare = encoder is None and vectors is None
     why = " (neither vectors nor an encoder are given; a SPEC may name them)" if bare else ""
     return [f"texts are read {', '.join(said)}{why}."]
+
+
+def refuse_without_texts(tasks: TaskSet, settings: Settings) -> None:
+    """A trunk that reads words needs some in every task: said before anything is planned."""
+    if "trunk" not in settings.families or not reads_tokens(settings.trunk):
+        return
+    for name in tasks.names:
+        if not _has_text(tasks, name):
+            raise InputError(
+                f"task {name!r} has no text column, and the {settings.trunk} trunk reads words. Name one with "
+                'text = "..." in a SPEC, leave the task out, or use another trunk, such as mlp.'
+            )
 
 
 def changed_texts(run: Run) -> list[dict[str, Any]]:

@@ -88,6 +88,7 @@ def test_mistakes_end_in_one_sentence(tmp_path: Path) -> None:
         (("fit", "other"), "other is a folder, but not that of a study"),
         (("fit", "shop.csv", "--targets", "price", "--family", "tree"), "no family named 'tree'"),
         (("fit", "shop.csv", "--targets", "price", "--family", "linear", "--out", "other"), "holds other things"),
+        (("fit", "shop.csv", "--targets", "price,bought", "--max-models", "1"), "Add --advise"),
         (("predict", "other", "shop.csv"), "it holds 'mine.txt', which is no part of a model"),
         (("predict", "nowhere", "shop.csv"), "no model at 'nowhere'"),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from mtlens.errors import InputError
 from mtlens.models.fitting import fit
 from mtlens.models.system import Grid, System
+from mtlens.study import Study
 from mtlens.study.advice import Advice, advise
 from mtlens.study.candidates import Candidate, HeldOut
-from mtlens.tasks import Task, TaskSet
+from mtlens.tasks import Task, TaskSet, read_tasks
 
 SMALL = Grid(capacities=[4], learning_rates=[1e-2], epochs=3)
 
@@ -129,6 +131,29 @@ def test_groups_of_a_kind_are_found_and_limited() -> None:
     group = next(row for row in advice.tried if row.name == "group (linear)")
     together = next(row for row in advice.tried if row.name == "joint (linear)")
     assert group.gain > together.gain
+
+
+def test_a_spec_limits_the_models_and_a_study_obeys(tmp_path: Path) -> None:
+    """Three kinds of tasks: more than two groups when nobody minds, two when the SPEC says so."""
+    random = np.random.default_rng(0)
+    theta = np.linalg.qr(random.standard_normal((8, 3)))[0].T
+    tables = []
+    for i in range(6):
+        X = random.standard_normal((60, 8))
+        y = 3 * X @ theta[i // 2] + random.standard_normal(60)
+        np.savetxt(
+            tmp_path / f"{i}.csv", np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,y", comments=""
+        )
+        tables.append(f'[[task]]\nname = "t{i}"\npath = "{i}.csv"\nlabel = "y"\n')
+    sizes = {}
+    for limit in ("", "max_models = 2\n"):
+        spec = tmp_path / "spec.toml"
+        spec.write_text(f'families = ["linear"]\n{limit}' + "\n".join(tables))
+        verdicts = Study(read_tasks(spec), splits=2, executor="here", ledger=tmp_path / "ledger.sqlite").run().verdicts
+        sizes[limit] = len(verdicts["groups"])
+    assert sizes[""] > 2 and sizes["max_models = 2\n"] == 2
+    with pytest.raises(InputError, match="max_models=0 is no number of models"):
+        advise(schools(3), families=("linear",), max_models=0)
 
 
 def test_two_input_spaces_are_advised_apart() -> None:

@@ -32,6 +32,9 @@ def fit(
     advise: Annotated[
         bool, typer.Option("--advise", help="Without a study: find out now, on held-out rows, what to join.")
     ] = False,
+    max_models: Annotated[
+        int | None, typer.Option(help="With --advise: train tasks together in at most this many groups.", min=1)
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of folds and networks.", min=0)] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
     workers: Annotated[int | None, typer.Option(help="Worker processes; one a core by default.", min=1)] = None,
@@ -46,7 +49,7 @@ def fit(
 
     Example: mtlens fit example --family linear --out model
     """
-    from mtlens.cli.fit_options import advised, checked_family, model_folder, refuse_run
+    from mtlens.cli.fit_options import advised, checked_family, model_folder, refuse_limit, refuse_run
     from mtlens.models import fit as run
     from mtlens.models.card import summary_of, summary_table
     from mtlens.models.store import check_place
@@ -60,7 +63,10 @@ def fit(
     if advise:
         refuse_run(source)
         tasks = tasks or read_tasks(source, targets=targets, missing=missing)
-        chosen = advised(tasks, advice, family=family, seed=seed, device=device, workers=workers, progress=say)
+        options: dict[str, Any] = {"seed": seed, "device": device, "workers": workers, "progress": say}
+        chosen = advised(tasks, advice, family=family, max_models=max_models, **options)
+    else:
+        refuse_limit(max_models)
     model = run(
         source if tasks is None or Path(source).is_dir() else tasks, advice=chosen, tasks=tasks,
         targets=None if tasks else targets, missing=missing, family=None if advise else checked_family(family),

@@ -38,11 +38,29 @@ def refuse_run(source: str) -> None:
         )
 
 
-def advised(tasks: TaskSet, advice: Path | None, *, family: str | None, seed: int | None, **options: Any) -> System:
+def refuse_limit(max_models: int | None) -> None:
+    """``--max-models`` is about making an advice; one that is there has its groups."""
+    if max_models is not None:
+        raise InputError(
+            "--max-models limits the groups that --advise may recommend. Add --advise, or write max_models in the SPEC "
+            "of a study."
+        )
+
+
+def advised(
+    tasks: TaskSet,
+    advice: Path | None,
+    *,
+    family: str | None,
+    seed: int | None,
+    max_models: int | None = None,
+    **options: Any,
+) -> System:
     """The system that held-out rows recommend, without a study."""
     from mtlens.study.advice import advise
 
     if advice is not None:
         raise InputError("--advise makes an advice, --advice names one. Use one of the two.")
     families: tuple[Any, ...] = ("linear", "trunk") if checked_family(family) in (None, "best") else (family,)
-    return advise(tasks, families=families, seed=seed or 0, **options).system
+    limit = max_models or tasks.settings.get("max_models")
+    return advise(tasks, families=families, seed=seed or 0, max_models=limit, **options).system

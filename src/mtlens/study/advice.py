@@ -27,6 +27,7 @@ from mtlens.theory.rank_curve import RankCurve, rank_curve
 
 FOLDS = 5
 FEW_PAIRS = 60  # tasks up to which the linear core predicts every pair for groups that were not measured
+MANY_PAIRS = 200  # the same when groups were asked for: half a minute of one core at 140 tasks of 30 columns
 WIDE_PAIRS = 512  # columns up to which it does
 EXACT_BY_FOLD = 16  # tasks up to which also the groups without a fold are the best of all
 NORMAL_95 = 1.96
@@ -134,6 +135,8 @@ def advise(
     tasks = tasks if isinstance(tasks, TaskSet) else TaskSet(tasks)
     grid = grid or Grid()
     _check(families, grid, joint_grid)
+    if max_models is not None and (type(max_models) is not int or max_models < 1):
+        raise InputError(f"max_models={max_models!r} is no number of models. Use 1 or more, or None for no limit.")
     say = progress or (lambda _: None)
     options = {"device": device, "workers": workers, "progress": False}
     blank = System.alone(tasks.names, seed=seed, folds=folds, grid=grid)
@@ -271,7 +274,8 @@ class PartAdvice:
         The ones without a fold come from the linear core alone: measured pairs have seen every row.
         """
         held, D, errors = self.held, self.pairs, self.pair_errors
-        affordable = held.has_columns and len(held.raw) <= FEW_PAIRS and held.joint_core.width <= WIDE_PAIRS
+        most = FEW_PAIRS if self.max_models is None else MANY_PAIRS
+        affordable = held.has_columns and len(held.raw) <= most and held.joint_core.width <= WIDE_PAIRS
         by_fold: tuple[Grouping, ...] = ()
         if affordable:
             table = held.joint_core.pairs()

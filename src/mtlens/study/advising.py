@@ -27,6 +27,7 @@ def advised(study: Study, run: Run) -> dict[str, Any] | None:
         return None
     families = _families(run)
     grid = grid_of(study)
+    most = study.given.settings.get("max_models")  # of the SPEC
     pairs, errors = measured_pairs(run)
     rounded = [[None if math.isnan(v) else round(v, 9) for v in row] for row in pairs.tolist()]
     asked = [
@@ -36,13 +37,14 @@ def advised(study: Study, run: Run) -> dict[str, Any] | None:
         grid.model_dump(mode="json"),
         run.settings.seed,
         rounded,
+        most,
     ]
     key = "advice " + digest_json(asked)
     known = run.ledger.fact(key)
     if known is None:
         advice = advise(
             study.tasks, families=[name for name in NAMES if name in families], grid=grid, seed=run.settings.seed,
-            pairs=pairs, pair_errors=errors, device=study.device, workers=study.workers,
+            max_models=most, pairs=pairs, pair_errors=errors, device=study.device, workers=study.workers,
         )  # fmt: skip
         known = {"advice": plain_json(advice.to_dict()), "toml": advice.system.to_toml()}
         run.ledger.remember(key, known)

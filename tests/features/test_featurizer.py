@@ -16,7 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from mtlens.errors import FileError, InputError, UnknownNameError
-from mtlens.features import Featurizer, TfIdf, fit_featurizer, load_state, restore, save_state
+from mtlens.features import Featurizer, State, TfIdf, fit_featurizer, load_state, restore, save_state
 from mtlens.tasks import Table, Task
 
 
@@ -64,8 +64,8 @@ def test_train_rows_are_indices_or_a_mask() -> None:
     mask = np.arange(20) % 3 == 1
     by_mask, by_index = (Featurizer().fit(X, rows=rows).state().digest() for rows in (mask, np.flatnonzero(mask)))
     assert by_mask == by_index
-    for wrong in ([0, 20], [True, False], [[0], [1]]):
-        with pytest.raises(InputError, match="the inputs has 20 rows, but its train rows are"):
+    for wrong in ([0, 20], [True, False], [[0], [1]], ["a"], [0.5]):
+        with pytest.raises(InputError, match="this input has 20 rows, but the rows asked for are"):
             Featurizer().fit(X, rows=wrong)
     with pytest.raises(UnknownNameError, match="no task named 'b' in the train rows given"):
         fit_featurizer(Task("b", X, X[:, 0]), rows={"a": [0, 1]})
@@ -230,3 +230,25 @@ def test_a_missing_or_damaged_state_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot write features"):
         save_state(tmp_path / "file", state)
+
+
+def test_nameless_arrays_of_another_width_are_refused() -> None:
+    X = np.random.default_rng(3).normal(size=(20, 3))
+    features = Featurizer().fit(X)
+    with pytest.raises(InputError, match="4 columns without names, but these features were fitted on 3"):
+        features.transform(np.zeros((2, 4)))
+    named = {"x0": X[:, 0], "x1": X[:, 1], "x2": X[:, 2], "more": X[:, 0]}
+    np.testing.assert_array_equal(features.transform(named), features.transform(X))
+    wide = Task("wide", np.c_[X, X[:, 0]], X[:, 0])
+    common = fit_featurizer([Task("narrow", X, X[:, 0]), wide], match="common")
+    assert common.transform(wide).shape == (20, 3)
+
+
+def test_a_damaged_state_is_refused() -> None:
+    whole = Featurizer().fit(np.eye(3)).state()
+    for lost in ("settings", "blocks", "block_0"):
+        meta = {name: value for name, value in whole.meta.items() if name != lost}
+        with pytest.raises(InputError, match="saved features are incomplete"):
+            restore(State(whole.arrays, meta))
+    with pytest.raises(InputError, match="saved features are incomplete"):
+        restore(State({}, whole.meta))

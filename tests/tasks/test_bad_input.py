@@ -15,7 +15,7 @@ import pytest
 from numpy.lib import format as npy
 
 from mtlens.errors import FileError, InputError, MtlensError, UnknownNameError
-from mtlens.tasks import Task, TaskSet, read_tasks
+from mtlens.tasks import Task, TaskSet, find_duplicates, read_tasks
 
 
 def written(folder: Path, name: str, content: bytes | str) -> Path:
@@ -59,6 +59,10 @@ def written(folder: Path, name: str, content: bytes | str) -> Path:
         ("a.toml", "seed = 1\n", InputError, "names no task"),
         ("a.toml", b"\xff\xfe", FileError, "not UTF-8"),
         ("a.docx", b"x", FileError, "no format mtlens reads"),
+        ("a.csv", gzip.compress(b"x,y\n1,0\n2,1\n"), FileError, "compressed with gzip: let its name end in .gz"),
+        ("a.csv.gz", gzip.compress(gzip.compress(b"x,y\n1,0\n2,1\n")), FileError, "compressed with gzip"),
+        ("a.csv", b"PK\x03\x04\x14\0[Content_Types].xml", FileError, "a zip archive, as .npz and Excel files are"),
+        ("a.tsv", b"PAR1\x15\x04", FileError, "a Parquet file: let its name end in .parquet"),
     ],
 )
 def test_a_broken_file_is_refused_with_its_reason(
@@ -127,6 +131,27 @@ def test_an_unknown_target_is_named_with_a_guess(tmp_path: Path) -> None:
         (lambda: read_tasks({"X": np.eye(3), "Y": np.eye(4)}), "one row each"),
         (lambda: read_tasks({"X": np.eye(3), "Y": np.eye(3), "names": ["a"]}), "names holds 1 names|Y has 3 columns"),
         (lambda: read_tasks("example", kind="binary"), "says itself"),
+        (lambda: read_tasks("exmple"), r"no example of that name .* Did you mean 'example'\?"),
+        (lambda: read_tasks(np.eye(3)), r"was given a ndarray.*from_arrays\(X, Y\) takes arrays"),
+        (lambda: read_tasks(None), "was given a NoneType. Give a path"),
+        (lambda: read_tasks({}), "the dict of arrays has no array of inputs"),
+        (lambda: read_tasks({"X": np.eye(4), "y": [0, 1, 0, 1]}, kind={"z": "binary"}), "no target named 'z'"),
+        (lambda: Task("t", np.eye(4), np.arange(4) * 1j), "labels are complex"),
+        (lambda: Task("t", np.eye(4), [b"\xff", b"a", b"a", b"b"]), "bytes that are not UTF-8"),
+        (lambda: Task("t", np.eye(4), [0, 1, 0, 1], split="train"), r"split has shape \(\)"),
+        (lambda: Task("t", np.eye(4), [0, 1, 0, 1], metric=["r2"]), "no metric named"),
+        (lambda: Task("t", np.eye(2), [0, 1], feature_names=["a", "a"]), "feature names occur more than once: a"),
+        (lambda: Task("t", np.eye(2), [0, 1], class_weight={0: 0, 1: 0}), "weights of its labelled rows are all zero"),
+        (lambda: Task("t", np.eye(3), [0, 1, None], weight=[0, 0, 5]), "weights of its labelled rows are all zero"),
+        (
+            lambda: Task("t", np.eye(4), [0, 1, 0, 1]).take([4]),
+            r"task 't' has 4 rows, but the rows asked for are \[4\]",
+        ),
+        (lambda: Task("t", np.eye(4), [0, 1, 0, 1]).take([True, False]), "or a mask with one entry a row"),
+        (lambda: Task("t", np.eye(4), [0, 1, 0, 1]).take([0.5, 1.5]), "Give whole numbers below 4"),
+        (lambda: TaskSet(Task("t", np.eye(2), [0, 1])), "takes a list of Tasks"),  # type: ignore[arg-type]
+        (lambda: TaskSet(None), "takes a list of Tasks, found None"),  # type: ignore[arg-type]
+        (lambda: find_duplicates([1]), "a TaskSet holds Tasks, found 1"),  # type: ignore[list-item]
     ],
 )
 def test_a_mistake_in_the_library_is_refused_with_its_reason(build: Callable[[], object], said: str) -> None:
@@ -176,6 +201,22 @@ def test_a_bomb_stops_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1000, 1000)))
     with pytest.raises(FileError, match="declares 7 MiB unpacked"):
         read_tasks(tmp_path / "a.npz")
+
+
+def test_a_parquet_of_equal_values_stops_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import mtlens.tasks.files as files
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": np.arange(2_000_000) // 1_000_000, "y": np.arange(2_000_000) // 1_000_000}), path)
+    assert path.stat().st_size < 100_000  # and 32 MB as numbers
+    monkeypatch.setattr(files, "_FEWEST_UNPACKED", 1 << 24)
+    with pytest.raises(FileError, match=r"unpacks to more than 16 MiB, 100 times its size.*use_dictionary=False"):
+        read_tasks(path)
+    monkeypatch.setattr(files, "_FEWEST_UNPACKED", 1 << 26)
+    assert read_tasks(path)[0].num_rows == 2_000_000
 
 
 def test_a_long_header_of_an_array_is_refused(tmp_path: Path) -> None:

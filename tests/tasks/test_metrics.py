@@ -267,6 +267,11 @@ def test_one_prediction_broadcasts_over_many_labels_and_back() -> None:
         ("r2", [0.0, 1.0], [0.1, 0.2], [np.nan, 1.0], "weights must be finite"),
         ("log_loss", [0.0, 1.0], [-1.0, 2.0], None, r"probabilities in \[0, 1\], found -1 to 2"),
         ("rmse", 1.0, [1.0], None, "one label and one prediction a row"),
+        ("accuracy", ["no", "yes"], [0.1, 0.2], None, "labels must be numbers.*scored by their codes 0, 1"),
+        ("r2", [0.0, 1.0], ["a", "b"], None, "predictions must be numbers"),
+        ("r2", [0.0, 1.0], [[1.0], [1.0, 2.0]], None, "predictions must be numbers in rows of one length"),
+        ("r2", [0.0, 1.0], [1j, 2.0], None, "predictions are complex"),
+        ("r2", [0.0, 1.0], [0.0, 1.0], "balanced", "weights must be numbers"),
     ],
 )
 def test_bad_input_is_refused(name: str, y: Any, p: Any, w: Any, message: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mtlens.errors import InputError, MtlensError
-from mtlens.tasks import Table, TaskSet, read_tasks
+from mtlens.tasks import Table, Task, TaskSet, read_tasks
 from mtlens.tasks.examples import EXAMPLES, three_tasks
 from mtlens.tasks.spec import TEMPLATE, read_spec, write_template
 
@@ -268,11 +270,17 @@ def test_a_text_pair(tmp_path: Path) -> None:
         ("[[task]]\npath='d.csv'\nlable='y'\n", "no key named 'lable' in .*task 1.*Did you mean 'label'"),
         ("sead = 1\n[[task]]\npath='d.csv'\n", "no key named 'sead'.*Did you mean 'seed'"),
         ("[[task]]\npath='d.csv'\nname=' '\n", "name is empty"),
-        ("[[task]]\npath='d.csv'\nkind='ordinal'\n", "kind input should be 'regression', 'binary' or 'multiclass'"),
+        ("[[task]]\npath='d.csv'\nkind='ordinal'\n", "kind must be 'regression', 'binary' or 'multiclass'"),
         ("[[task]]\npath='d.csv'\nlabel='y'\nlabels=['y']\n", "has both label and labels"),
-        ("seed = -1\n[[task]]\npath='d.csv'\n", "seed input should be greater than or equal to 0"),
+        ("seed = -1\n[[task]]\npath='d.csv'\n", "seed must be greater than or equal to 0"),
         ("[[task]]\npath='d.csv'\nname='a'\n[[task]]\npath='d.csv'\nname='a'\n", "two tasks are named"),
         ("[[task]]\npath='e.csv'\nlabel='y'\n", "there is no file"),
+        ("[task]\npath='d.csv'\n", r"task must be written as \[\[task\]\]"),
+        ("task = [3]\n", r"task 1 must be written as \[\[task\]\]"),
+        (
+            "[[task]]\npath='d.csv'\nlabel='y'\nkind={z='binary'}\n",
+            r"no target named 'z' in d\.csv, in kind \(targets: y",
+        ),
         ("[[task]]\npath='d.csv'\nlabel='z'\n", r"no column named 'z' in d\.csv"),
     ],
 )
@@ -348,3 +356,53 @@ def test_numbers_are_read_into_one_array_without_a_copy(tmp_path: Path) -> None:
     X = read_tasks(path)["t"].X
     assert isinstance(X, np.ndarray) and X.base is not None and X.strides == (24, 8)
     assert X[7].tolist() == [7.0, -7.0]
+
+
+def test_byte_strings_of_arrays_are_texts() -> None:
+    X, y = np.eye(4), np.array([b"no", b"yes", b"no", "gr\u00fcn".encode()])
+    arrays = {"X": X, "Y": np.stack([y, y], axis=1), "names": np.array([b"a", b"b"])}
+    tasks = read_tasks(arrays | {"split": np.array([b"train", b"train", b"dev", b"test"])})
+    assert tasks.names == ("a", "b") and tasks["a"].classes == ("gr\u00fcn", "no", "yes")
+    assert tasks["a"].split is not None and tasks["a"].split.tolist() == ["train", "train", "valid", "test"]
+    assert read_tasks({"X": np.array([b"one text", b"another"]), "y": [0, 1]})[0].X["text"].tolist()[0] == "one text"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pd.array([0, 1, None, 1], dtype="Int64"),
+        pd.array([False, True, None, True], dtype="boolean"),
+        pd.Series([0, 1, None, 1], dtype="Int8"),
+        pl.Series([0, 1, None, 1]),
+        [Decimal(0), Decimal(1), None, Decimal(1)],
+        np.ma.MaskedArray([0, 1, 7, 1], mask=[False, False, True, False]),
+    ],
+)
+def test_labels_of_every_library_keep_their_gaps(given: Any) -> None:
+    task = Task("t", np.eye(4), given)
+    np.testing.assert_array_equal(task.y, [0, 1, np.nan, 1])
+    assert task.classes == (0, 1)
+    assert read_tasks({"X": np.eye(4), "y": given})[0].classes == (0, 1)
+
+
+def test_dates_as_labels_are_seconds_in_every_way_in() -> None:
+    days = np.array(["1970-01-02", "NaT", "1970-01-01", "1970-01-03"], dtype="M8[D]")
+    frame = read_tasks(pd.DataFrame({"x": range(4), "y": days}), targets="y", kind="regression")[0]
+    array = Task("t", np.eye(4), days, kind="regression")
+    np.testing.assert_array_equal(array.y, [86400, np.nan, 0, 172800])
+    np.testing.assert_array_equal(frame.y, array.y)
+
+
+def test_a_long_double_is_a_float_here() -> None:
+    assert Task("t", np.eye(4, dtype=np.longdouble), [0, 1, 0, 1]).X.dtype == np.float64
+    if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
+        with pytest.raises(InputError, match="4 rows hold infinity"):
+            Task("t", np.full((4, 1), np.longdouble("1e400")), [0, 1, 0, 1])
+
+
+def test_one_name_needs_no_list() -> None:
+    tasks = TaskSet.from_arrays(np.eye(4), [[0, 1.5], [1, 2.5], [0, 0.5], [1, 0.0]], names=["a", "b"])
+    assert tasks.subset("b").names == ("b",)
+    with pytest.raises(MtlensError, match="no task named 'ab'"):
+        tasks.subset("ab")
+    assert TaskSet.from_arrays(np.eye(2), [0, 1], names="only").names == ("only",)

@@ -212,11 +212,37 @@ def test_groups_that_make_it_impossible_are_refused_with_the_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"valid": 0.6, "test": 0.5}, {"outer": 0}, {"scheme": "random"}, {"duplicates": "x"}, {"test": 0.0}]
+    "wrong",
+    [
+        {"valid": 0.6, "test": 0.5},
+        {"outer": 0},
+        {"scheme": "random"},
+        {"duplicates": "x"},
+        {"test": 0.0},
+        {"seed": "a"},
+        {"seed": 1.5},
+        {"outer": 2.5},
+        {"valid": "x"},
+        {"test": None},
+        {"least": None},
+    ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(MtlensError):
-        Splits(0, **wrong)  # type: ignore[arg-type]
+        Splits(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("index", [-1, 1.5, "a", None])
+def test_a_wrong_index_is_refused(index: object) -> None:
+    with pytest.raises(InputError, match="splits are counted 0, 1, 2"):
+        Splits().assign(TaskSet([Task("t", noise(60), np.arange(60) % 2)]), index)  # type: ignore[arg-type]
+
+
+def test_a_list_of_tasks_will_do() -> None:
+    task = Task("t", noise(60), np.arange(60) % 2)
+    np.testing.assert_array_equal(
+        Splits(np.int64(3)).assign([task])["t"].split, Splits(3).assign(TaskSet([task]))["t"].split
+    )
 
 
 @given(st.data())

@@ -162,8 +162,17 @@ class Featurizer:
     def _matched(self, view: View) -> View:
         """The view with every fitted column found in it; a bare array is matched by place."""
         wanted = [name for block in self.blocks for name in _inputs_of(block)]
-        if isinstance(view.X, np.ndarray) and view.names and view.names[0] == "x0" and len(view.names) == len(wanted):
+        if view.is_nameless and len(view.names) == len(wanted):
             return View(view.X, tuple(wanted), view.rows, view.where)
+        if (
+            not self.left_out
+            and view.is_nameless
+            and len(view.names) > len(wanted) == len(set(wanted) & set(view.places))
+        ):
+            raise InputError(
+                f"{view.where} has {len(view.names)} columns without names, but these features were fitted on "
+                f"{len(wanted)}. Give it the same columns, or name them."
+            )
         missing = [name for name in wanted if name not in view.places]
         if missing:
             raise InputError(

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from mtlens.arrays import Array
-from mtlens.errors import InputError, unknown
+from mtlens.errors import InputError, MtlensError, unknown
 from mtlens.features.average import WordAverage
 from mtlens.features.cache import cache_folder
 from mtlens.features.encoder import FrozenEncoder
@@ -20,8 +20,9 @@ from mtlens.features.state import State
 from mtlens.features.texts import TextEncoder
 from mtlens.features.tfidf import TfIdf
 from mtlens.features.vectors import EmbeddingTable, vectors_from
-from mtlens.features.views import Match, View, indices
+from mtlens.features.views import Match, View
 from mtlens.tasks import Table, Task, TaskSet
+from mtlens.tasks.table import row_indices
 
 Form: TypeAlias = Literal["dense", "tokens"]
 TEXT_TRUNKS = ("lstm", "cnn", "average")  # trunks that read words one by one; every other one reads a float matrix
@@ -117,7 +118,8 @@ def train_views(tasks: list[Task], rows: Mapping[str, Array] | None = None) -> l
     for task in tasks:
         if rows is not None and task.name not in rows:
             raise unknown("task", task.name, rows, "the train rows given")
-        own = task.rows_of("train") if rows is None else indices(rows[task.name], task.num_rows, f"task {task.name!r}")
+        where = f"task {task.name!r}"
+        own = task.rows_of("train") if rows is None else row_indices(rows[task.name], task.num_rows, where)
         chosen.setdefault(id(task.X), (task, []))[1].append(own)
     if not chosen:
         raise InputError("fit_featurizer needs at least one task, found none.")
@@ -172,5 +174,10 @@ def restore(state: State, **options: Any) -> Featurizer | TokenFeaturizer:
     name = state.meta.get("class")
     if name not in classes:
         raise InputError(f"saved features are of class {name!r}; this version knows {', '.join(classes)}.")
-    restored: Featurizer | TokenFeaturizer = classes[name].from_state(state, **options)
+    try:
+        restored: Featurizer | TokenFeaturizer = classes[name].from_state(state, **options)
+    except (KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, MtlensError):
+            raise
+        raise InputError(f"saved features are incomplete ({error!r:.200}). Save the model again.") from error
     return restored

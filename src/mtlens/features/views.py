@@ -13,7 +13,7 @@ from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError
 from mtlens.tasks import Table, Task
 from mtlens.tasks.frames import named_inputs
-from mtlens.tasks.table import ColumnKind
+from mtlens.tasks.table import ColumnKind, row_indices
 from mtlens.tasks.task import Inputs
 
 Match: TypeAlias = Literal["same", "common"]
@@ -36,7 +36,7 @@ class View:
         ``rows`` are indices, a mask, or None for all.
         """
         X, names, where = _named(source)
-        return cls(X, names, None if rows is None else indices(rows, len(X), where), where)
+        return cls(X, names, None if rows is None else row_indices(rows, len(X), where), where)
 
     @cached_property
     def kinds(self) -> dict[str, ColumnKind]:
@@ -45,6 +45,13 @@ class View:
     @cached_property
     def places(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.names)}
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether this is an array whose columns were numbered, as nobody named them."""
+        return (
+            isinstance(self.X, np.ndarray) and self.names[:1] == ("x0",) and self.names[-1] == f"x{len(self.names) - 1}"
+        )
 
     @property
     def num_rows(self) -> int:
@@ -117,23 +124,11 @@ def _named(source: object) -> tuple[Inputs, tuple[str, ...], str]:
     if isinstance(source, Task):
         return source.X, source.feature_names, f"task {source.name!r}"
     if isinstance(source, Table):
-        return source, source.names, "the inputs"
+        return source, source.names, "this input"
     X, names = named_inputs(source, "features")
     if names is None:
         names = tuple(f"x{i}" for i in range(X.shape[1])) if isinstance(X, np.ndarray) and X.ndim == 2 else ()
-    return X, names, "the inputs"
-
-
-def indices(given: Any, count: int, where: str) -> Array:
-    """Indices of the given rows of ``count`` (indices or a mask); refused outside of them."""
-    rows: Array = np.asarray(given)
-    if rows.dtype == bool and rows.shape == (count,):
-        return np.flatnonzero(rows)
-    if rows.ndim != 1 or rows.dtype == bool or (len(rows) and not -count <= rows.min() <= rows.max() < count):
-        raise InputError(
-            f"{where} has {count} rows, but its train rows are {rows!r:.80}. Give indices below {count}, or a mask."
-        )
-    return rows.astype(np.int64)
+    return X, names, "this input"
 
 
 def common_kinds(views: Sequence[View], match: Match = "same") -> tuple[dict[str, ColumnKind], tuple[str, ...]]:

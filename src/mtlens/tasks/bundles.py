@@ -19,7 +19,7 @@ import numpy as np
 from mtlens.arrays import Array
 from mtlens.errors import InputError, unknown
 from mtlens.tasks.choices import Choices, parts_from, require, without
-from mtlens.tasks.frames import named_inputs
+from mtlens.tasks.frames import as_array, is_frame, named_inputs
 from mtlens.tasks.labels import encode_labels
 from mtlens.tasks.tables import words_for
 from mtlens.tasks.task import Kind, Task
@@ -38,11 +38,11 @@ _ROWS = {
 
 def tasks_from_bundle(arrays: Mapping[str, Any], choices: Choices, where: str) -> tuple[list[Task], str]:
     """Tasks from named arrays, and a line about what was found."""
-    bundle = {name: value if hasattr(value, "columns") else np.asarray(value) for name, value in arrays.items()}
+    bundle = {n: v if is_frame(v) else as_array(v, f"{where}, {n!r}") for n, v in arrays.items()}
     bundle = {name: value for name, value in bundle.items() if np.ndim(value)}  # a single value has no rows
     pairs = _pairs(bundle)
     if pairs and "X" not in bundle:
-        tasks = [_paired_task(bundle, name, choices, where) for name in _wanted(pairs, choices.targets, where)]
+        tasks = [_paired_task(bundle, name, choices, where) for name in _wanted(pairs, choices, where)]
         return tasks, f"{where}: {words_for(tasks, ['an input a task'])}"
     return _shared(bundle, choices, where)
 
@@ -91,7 +91,7 @@ def _shared(bundle: dict[str, Any], choices: Choices, where: str) -> tuple[list[
     if "task" in bundle and Y.shape[1] == 1:
         return _stacked(bundle, bundle[x_key], Y[:, 0], rows, choices, where)
     names, given_kind = _task_names(bundle, Y, y_key, where)
-    wanted = _wanted(names, choices.targets, where)
+    wanted = _wanted(names, choices, where)
     inputs, feature_names = _inputs(bundle, x_key, where)
     part, unlabelled = rows.pop("split")
     tasks = [
@@ -161,7 +161,7 @@ def _stacked(
         label, kind=None if choices.kind is None else choices.kind_of(names[0]), classes=None, where=where
     )
     tasks = []
-    for name in _wanted(names, choices.targets, where):
+    for name in _wanted(names, choices, where):
         own = np.flatnonzero(place == names.index(name))
         own_rows = {what: None if column is None else column[own] for what, column in rows.items()}
         tasks.append(
@@ -211,8 +211,9 @@ def _first(bundle: Mapping[str, Any], keys: Sequence[str]) -> str | None:
     return next((key for key in keys if key in bundle), None)
 
 
-def _wanted(names: Sequence[str], targets: Sequence[str], where: str) -> list[str]:
-    for target in targets:
+def _wanted(names: Sequence[str], choices: Choices, where: str) -> list[str]:
+    for target in choices.targets:
         if target not in names:
             raise unknown("target", target, names, where)
-    return list(targets) or list(names)
+    choices.check_kinds(names, where)
+    return list(choices.targets) or list(names)

@@ -51,6 +51,11 @@ class Choices:
             return self.kind
         return self.kind.get(target)
 
+    def check_kinds(self, targets: Sequence[str], where: str) -> None:
+        """Refuse kinds that are stated for what is no target."""
+        for target in () if self.kind is None or isinstance(self.kind, str) else self.kind:
+            require(target, targets, f"{where}, in kind", "target")
+
     @property
     def special(self) -> tuple[str, ...]:
         """Columns that are said to be something else than a feature or a label."""

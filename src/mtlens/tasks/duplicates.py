@@ -146,7 +146,7 @@ def find_duplicates(tasks: Iterable[Task]) -> Duplicates:
         >>> found.within["a"].across_splits, [(o.task, o.other, o.rows, o.leaks) for o in found.across]
         (1, [('a', 'b', 2, 1), ('b', 'a', 1, 0)])
     """
-    tasks = list(tasks)
+    tasks = TaskSet.of(tasks)
     keys = keys_of(tasks)
     within = {task.name: _within(task, keys[task.name]) for task in tasks}
     summaries = {task.name: _Parts.of(task, keys[task.name]) for task in tasks}
@@ -241,7 +241,7 @@ def _overlap(task: Task, keys: Keys, other: Task, theirs: _Parts) -> list[Overla
     return [Overlap(task.name, other.name, int(both.sum()), int(leaks.sum()), parts)]
 
 
-def drop_duplicates(tasks: TaskSet) -> TaskSet:
+def drop_duplicates(tasks: Iterable[Task]) -> TaskSet:
     """The same tasks with every row once, and no row of a valid or test part in an earlier part of any task.
 
     Within a task one of several equal rows stays: one in test before one in valid before one in train, then the
@@ -250,6 +250,7 @@ def drop_duplicates(tasks: TaskSet) -> TaskSet:
     depends on the order of the tasks. Tasks without a split are all train, so two of them may share rows afterwards:
     ``Splits`` keeps such rows in the same part.
     """
+    tasks = TaskSet.of(tasks)
     keys = keys_of(tasks)
     owners: dict[int, list[Task]] = {}
     for task in tasks:

@@ -30,6 +30,12 @@ _BLOCK = 1 << 24  # bytes parsed at once on the fast path
 _HEAD = 1 << 18  # bytes looked at to find out delimiter, header and kinds
 _FEWEST_UNPACKED = 1 << 30  # every .gz may unpack to 1 GiB; a larger one to 100 times its own size
 _MOST_RATIO = 100
+_BATCH_ROWS = 1 << 15  # of a Parquet file, read at once
+_MAGIC = {
+    b"\x1f\x8b": "compressed with gzip: let its name end in .gz",
+    b"PK\x03\x04": "a zip archive, as .npz and Excel files are: give it its own ending, or export a sheet as .csv",
+    b"PAR1": "a Parquet file: let its name end in .parquet",
+}
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _NO_QUANTITY = r"^\s*[+-]?(0\d|\d{16})"  # leading zeros, or more digits than a float holds
 _COMMA_NUMBER = r"^\s*[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?\s*$"
@@ -142,9 +148,7 @@ def _read_parquet(path: Path) -> Columns:
     source = Source(path)
     try:
         with pq.ParquetFile(pa.BufferReader(source.all()) if source.packed else path) as file:
-            if file.metadata.num_rows > _FEWEST_UNPACKED * 4 or file.metadata.num_columns > 1 << 20:
-                raise FileError(f"{path} declares {file.metadata.num_rows} rows, which cannot be right.")
-            table = file.read()
+            table = pa.Table.from_batches(_bounded_batches(file, source), schema=file.schema_arrow)
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as error:
         if isinstance(error, FileError):
             raise
@@ -155,6 +159,20 @@ def _read_parquet(path: Path) -> Columns:
         raise InputError(f"{path} has {len(names)} columns and no rows. A task needs labelled rows.")
     columns = {name: _named_column(table.column(name), name, path) for name in names}
     return Columns(Table(columns), f"{path.name}: {table.num_rows} rows x {len(names)} columns (Parquet)")
+
+
+def _bounded_batches(file: Any, source: Source) -> Iterator[Any]:
+    """A Parquet file's rows, up to the bound of what is packed: equal values of a column take no room on disk."""
+    bound = max(_FEWEST_UNPACKED, _MOST_RATIO * source.path.stat().st_size)
+    held = 0
+    for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+        held += max(batch.nbytes, 8 * batch.num_rows * batch.num_columns)
+        if held > bound:
+            raise FileError(
+                f"{source.path} unpacks to more than {bound >> 20} MiB, {_MOST_RATIO} times its size. If that is "
+                "right, write it with pyarrow's compression='none' and use_dictionary=False."
+            )
+        yield batch
 
 
 @dataclass(frozen=True)
@@ -175,6 +193,7 @@ class _Dialect:
 def _read_delimited(path: Path, layout: Layout) -> Columns:
     source = Source(path)
     head = source.head()
+    _refuse_other_formats(head, path)
     encoding = layout.encoding or _encoding(head)
     if encoding == "utf-8":
         head = beginning(head)
@@ -205,6 +224,12 @@ def _read_delimited(path: Path, layout: Layout) -> Columns:
     if commas:
         how += ", decimal commas"
     return Columns(table, f"{path.name}: {table.num_rows} rows x {len(dialect.names)} columns ({how})", tuple(notes))
+
+
+def _refuse_other_formats(head: bytes, path: Path) -> None:
+    for magic, what in _MAGIC.items():
+        if head.startswith(magic):
+            raise FileError(f"{path} is no text, but {what}.")
 
 
 def _is_void(column: Array) -> bool:

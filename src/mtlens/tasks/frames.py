@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mtlens.arrays import Array
+from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError
 from mtlens.tasks.table import Table
 
@@ -24,7 +24,7 @@ def inputs_from(X: Any, where: str) -> Array | Table:
 
 def named_inputs(X: Any, where: str) -> tuple[Array | Table, tuple[str, ...] | None]:
     """The inputs, and the names of their columns when they had any."""
-    if isinstance(X, np.ndarray) or (hasattr(X, "__array__") and not _is_frame(X)) or isinstance(X, (list, tuple)):
+    if isinstance(X, np.ndarray) or (hasattr(X, "__array__") and not is_frame(X)) or isinstance(X, (list, tuple)):
         made = _from_array(as_array(X, f"{where}: X"), where)
         return made, made.names if isinstance(made, Table) else None
     if isinstance(X, Mapping):
@@ -35,7 +35,8 @@ def named_inputs(X: Any, where: str) -> tuple[Array | Table, tuple[str, ...] | N
     return (table.numbers() if table.is_numeric else table), table.names
 
 
-def _is_frame(X: Any) -> bool:
+def is_frame(X: Any) -> bool:
+    """Whether something may be a data frame: it names its columns."""
     return hasattr(X, "columns") or hasattr(X, "schema")
 
 
@@ -46,16 +47,21 @@ def as_array(values: Any, where: str) -> Array:
     ['a', nan, 1]
     """
     try:
-        if np.ma.is_masked(values):
-            numeric = values.dtype.kind in "fiub"
-            return np.asarray(values.astype(float).filled(np.nan) if numeric else values.astype(object).filled(None))
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # the check alone takes pandas' for one
+            masked: Any = values
+            numeric = masked.dtype.kind in "fiub"
+            return np.asarray(masked.astype(float).filled(np.nan) if numeric else masked.astype(object).filled(None))
         array = np.asarray(values)
-        if array.dtype.kind in "US" and isinstance(values, (list, tuple)):
+        if array.dtype.kind == "S":
+            return np.char.decode(array, "utf-8")
+        if array.dtype.kind == "U" and isinstance(values, (list, tuple)):
             own = np.asarray(values, dtype=object)
             return array if all(isinstance(entry, str) for entry in own.flat) else own
         return array
     except OverflowError as error:
         raise InputError(f"{where} holds a number too large for a float ({error}).") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} holds bytes that are not UTF-8 ({error}). Decode them to texts first.") from error
     except ValueError as error:
         raise InputError(f"{where} is ragged ({error}). Give every row the same number of values.") from error
     except (TypeError, RuntimeError) as error:  # a tensor on a device, or one that carries gradient
@@ -66,7 +72,7 @@ def label_columns(Y: Any, where: str) -> tuple[list[Array], list[str] | None]:
     """The columns of ``(m, k)`` labels, and their names when they have any."""
     if isinstance(Y, Mapping):
         return [as_array(column, f"{where}, {name!r}") for name, column in Y.items()], [str(name) for name in Y]
-    if _is_frame(Y):
+    if is_frame(Y):
         columns = _columns_of(Y, where)
         return list(columns.values()), [str(name) for name in columns]
     labels = as_array(Y, f"{where}: Y")
@@ -98,6 +104,9 @@ def _from_array(X: Array, where: str) -> Array | Table:
         X = X.astype(np.float64)
     if X.dtype == np.float16:
         X = X.astype(np.float32)
+    if X.dtype.kind == "f" and X.dtype.itemsize > 8:  # a long double may hold what is infinite as a float64
+        with np.errstate(over="ignore"):
+            X = X.astype(np.float64)
     _refuse_infinity(X, where)
     return X
 
@@ -143,6 +152,12 @@ def is_missing(value: Any) -> bool:
 _MISSING_TYPES = ("NAType", "NaTType")
 
 
+def seconds_of(moments: Array) -> FloatArray:
+    """Seconds since 1970 of a datetime64 (or seconds of a timedelta64) array, NaN for NaT."""
+    seconds = moments.astype(f"{moments.dtype.kind}8[us]").astype(np.int64) / 1e6
+    return np.where(np.isnat(moments), np.nan, seconds)
+
+
 def _column(values: Any, where: str, *, whole: bool = False) -> Array:
     """float64 for numbers, booleans and dates (seconds since 1970), object-of-str with None for anything else."""
     column = as_array(values, where)
@@ -153,8 +168,7 @@ def _column(values: Any, where: str, *, whole: bool = False) -> Array:
     if column.dtype.kind in "fiub":
         return column.astype(np.float64, copy=False)
     if column.dtype.kind in "mM":
-        seconds = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64) / 1e6
-        return np.where(np.isnat(column), np.nan, seconds)
+        return seconds_of(column)
     if column.dtype.kind == "c":
         raise InputError(f"{where} holds complex numbers. Give their real and imaginary parts as two columns.")
     return _from_objects(column.astype(object), where)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError, unknown
-from mtlens.tasks.frames import as_array, is_missing
+from mtlens.tasks.frames import as_array, is_missing, seconds_of
 
 if TYPE_CHECKING:
     from mtlens.tasks.task import Kind
@@ -38,6 +40,8 @@ def encode_labels(y: Any, *, kind: Kind | None, classes: Sequence[Any] | None, w
         raw = raw[:, 0]
     if raw.ndim != 1:
         raise InputError(f"{where}: labels need one entry a row, found shape {raw.shape}. Use one task a column.")
+    if raw.dtype.kind == "c":
+        raise InputError(f"{where}: labels are complex numbers. Give their real and imaginary parts as two tasks.")
     values, missing = _values(raw)
     present = values[~missing]
     if not len(present):
@@ -67,10 +71,13 @@ def _values(raw: Array) -> tuple[Array, Array]:
     if raw.dtype.kind in "fiub":
         numbers = raw.astype(np.float64)
         return numbers, np.isnan(numbers)
+    if raw.dtype.kind in "mM":  # as the readers take dates
+        numbers = seconds_of(raw)
+        return numbers, np.isnan(numbers)
     entries: Array = raw.astype(object)
     missing = np.array([is_missing(e) for e in entries], dtype=bool)
     present = entries[~missing]
-    if all(isinstance(e, (int, float, np.number, bool, np.bool_)) for e in present):
+    if all(isinstance(e, (Real, Decimal, np.bool_)) for e in present):
         numbers = np.full(len(entries), np.nan)
         numbers[~missing] = [_float(e) for e in present]
         return numbers, missing

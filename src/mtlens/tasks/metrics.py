@@ -107,7 +107,7 @@ METRICS: dict[str, Metric] = {
 
 def metric_named(name: str, kind: Kind | None = None) -> Metric:
     """The metric of that name; refused when it does not exist or cannot score that kind of task."""
-    if name not in METRICS:
+    if not isinstance(name, str) or name not in METRICS:
         raise unknown("metric", name, METRICS)
     metric = METRICS[name]
     if kind is not None and kind not in metric.kinds:
@@ -140,10 +140,10 @@ def score(
     """
     metric = metric_named(name)
     count = classes if classes is None or isinstance(classes, int) else len(classes)
-    prediction = np.asarray(prediction)
+    prediction = _numbers(prediction, metric, "predictions")
     if count == 2 and prediction.ndim == 1:
         count = 0  # two classes may come as the probability of class 1 alone
-    return float(metric.oriented(np.asarray(y), prediction, weight, classes=count))
+    return float(metric.oriented(y, prediction, weight, classes=count))
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ class _Rows:
 
     @classmethod
     def of(cls, metric: Metric, y: Any, prediction: Any, weight: Any, classes: int | None) -> _Rows:
-        y, p = np.asarray(y, dtype=np.float64), np.asarray(prediction, dtype=np.float64)
-        w = np.ones(y.shape[-1:]) if weight is None else np.asarray(weight, dtype=np.float64)
+        y, p = _numbers(y, metric, "labels"), _numbers(prediction, metric, "predictions")
+        w = np.ones(y.shape[-1:]) if weight is None else _numbers(weight, metric, "weights")
         width = _class_axis(metric, y, p, classes)
         lead = _leading_shape(metric, y, p, w, width)
         rows, batch = y.shape[-1], math.prod(lead)
@@ -190,6 +190,20 @@ class _Rows:
                 "Pass the model's probabilities, or score its ranking with roc_auc."
             )
         return cls(y, p, w, broken, lead, max(width, 2))
+
+
+def _numbers(values: Any, metric: Metric, what: str) -> FloatArray:
+    """Anything with rows as float64; texts, ragged lists and complex numbers are refused."""
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind == "c":
+            raise InputError(f"{metric.name}: {what} are complex numbers; it needs real ones.")
+        return given.astype(np.float64, copy=False)
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        codes = " Classes are scored by their codes 0, 1, ..., as Task.y holds them." if what == "labels" else ""
+        raise InputError(f"{metric.name}: {what} must be numbers in rows of one length ({error}).{codes}") from error
 
 
 def _class_axis(metric: Metric, y: FloatArray, p: FloatArray, classes: int | None) -> int:

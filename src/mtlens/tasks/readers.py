@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from mtlens.tasks.choices import Choices, as_names
 from mtlens.tasks.duplicates import drop_duplicates
 from mtlens.tasks.examples import EXAMPLES
 from mtlens.tasks.files import SUFFIXES, Layout, checked_path, read_columns, suffix_of
-from mtlens.tasks.frames import table_from
+from mtlens.tasks.frames import is_frame, table_from
 from mtlens.tasks.npz import read_npz
 from mtlens.tasks.table import Table
 from mtlens.tasks.tables import LABEL_NAMES, TEXT_NAMES, feature_columns, settled, tasks_from_table, words_for
@@ -140,14 +141,17 @@ def _from_data(given: Any, choices: Choices, layout: Layout) -> TaskSet:
     if isinstance(given, TaskSet):
         raise InputError("read_tasks was given a TaskSet already. Use it as it is, or TaskSet.subset(names).")
     if isinstance(given, Mapping):
-        tasks, line = tasks_from_bundle(given, choices, "the arrays")
+        tasks, line = tasks_from_bundle(given, choices, "the dict of arrays")
         return TaskSet(tasks, found=[line])
     if not isinstance(given, (str, Path)):
         return _from_frame(given, choices)
     path = Path(given)
     if suffix_of(path) not in SUFFIXES and not _exists(path):
-        examples = ", ".join(EXAMPLES)
-        raise FileError(f"there is no file {given!s:.200} and no example of that name (examples: {examples}).")
+        close = get_close_matches(str(given)[:200], EXAMPLES, n=1)
+        raise FileError(
+            f"there is no file {given!s:.200} and no example of that name (examples: {', '.join(EXAMPLES)})."
+            + (f" Did you mean {close[0]!r}?" if close else "")
+        )
     part = _read_part(path, choices, layout)
     if part.bundle is not None:
         tasks, line = tasks_from_bundle(part.bundle, choices, path.name)
@@ -165,6 +169,11 @@ def _exists(path: Path) -> bool:
 
 
 def _from_frame(frame: Any, choices: Choices) -> TaskSet:
+    if not is_frame(frame):
+        raise InputError(
+            f"read_tasks was given a {type(frame).__name__}. Give a path, the name of an example, a data frame or a "
+            "dict of arrays such as {'X': X, 'Y': Y}; TaskSet.from_arrays(X, Y) takes arrays."
+        )
     table = table_from(frame, "the data frame", whole=True)
     settled_choices, said = settled(table, choices, "the data frame")
     part = _Part("the data frame", settled_choices, table, f"data frame: {len(table)} rows", (), said)

@@ -174,7 +174,9 @@ def _mistake(error: ValidationError, written: dict[str, Any], where: str) -> Exc
         return unknown("key", place[-1], known, owner)
     if first["type"] == "missing":
         return InputError(f"{owner} has no {place[-1]!r}. Add it; `mtlens init FILE` shows every field.")
-    said = first["msg"].removeprefix("Value error, ")
+    said = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if first["type"] in ("list_type", "model_type") and (place == ["task"] or not place):
+        said = "must be written as [[task]] in a line of its own, with its fields below"
     shown = repr(first.get("input"))
     found = "" if first["type"] == "value_error" else f" (found {shown[:80]})"
     key = ".".join(map(str, place))
@@ -245,5 +247,7 @@ def write_template(path: str | Path, *, overwrite: bool = False) -> None:
             file.write(TEMPLATE)
     except FileExistsError as error:
         raise FileError(f"{path} is already there. Choose another name, or overwrite it with --force.") from error
+    except FileNotFoundError as error:
+        raise FileError(f"{path} cannot be written: there is no folder {path.parent}. Make it first.") from error
     except (OSError, ValueError) as error:
-        raise FileError(f"{path} cannot be written: {error}") from error
+        raise FileError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from error

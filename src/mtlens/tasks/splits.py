@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -71,6 +72,12 @@ class Splits:
     duplicates: Literal["auto", "together", "apart"] = field(default="auto", kw_only=True)
 
     def __post_init__(self) -> None:
+        for what in ("seed", "outer", "least"):
+            if not _is_whole(getattr(self, what)):
+                raise InputError(f"Splits: {what}={getattr(self, what)!r} must be a whole number.")
+        for what in ("valid", "test"):
+            if isinstance(getattr(self, what), bool) or not isinstance(getattr(self, what), Real):
+                raise InputError(f"Splits: {what}={getattr(self, what)!r} must be a share of the rows, such as 0.2.")
         if self.scheme not in SCHEMES:
             raise unknown("scheme", self.scheme, SCHEMES, "Splits")
         if self.duplicates not in DUPLICATES:
@@ -99,15 +106,16 @@ class Splits:
         reasons = {task.name: _shortage(task, parts, self.least) for task in tasks}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def assign(self, tasks: TaskSet, index: int = 0) -> TaskSet:
+    def assign(self, tasks: Iterable[Task], index: int = 0) -> TaskSet:
         """The tasks with their ``split`` column set; inputs that were shared stay shared.
 
         "time" and "official" may leave out rows (after the test window; of a group that straddles two parts);
         "repeated" and "kfold" draw over all rows and ignore a split that is already there
         (see :func:`hold_out_official_test`).
         """
-        if index < 0:
-            raise InputError(f"Splits.assign: index={index}; splits are counted from 0.")
+        if not _is_whole(index) or index < 0:
+            raise InputError(f"Splits.assign: index={index!r}; splits are counted 0, 1, 2, ...")
+        tasks = TaskSet.of(tasks)
         make: dict[str, Callable[[_Rows, int, np.random.Generator], list[IntArray]]] = {
             "repeated": self._repeated,
             "kfold": self._kfold,
@@ -119,7 +127,7 @@ class Splits:
             raise InputError(f"Splits: these tasks cannot be split: {_listed(small)} Leave them out, or lower least.")
         rows, problems = _Rows(tasks, self.duplicates, self.least), {}
         for attempt in range(_DRAWS):
-            rng = np.random.default_rng([self.seed & (2**64 - 1), index, attempt])
+            rng = np.random.default_rng([int(self.seed) & (2**64 - 1), index, attempt])
             rows.asked = self.least + attempt // _PATIENCE
             parts = make[scheme](rows, index, rng)
             problems = self._problems(tasks, parts)
@@ -151,7 +159,7 @@ class Splits:
         asked, everyone = rows.asked, np.arange(rows.num_units)
         classes = rows.counts[:, np.flatnonzero(rows.is_class)]
         for draw in range(_DRAWS):
-            rng = np.random.default_rng([self.seed & (2**64 - 1), again, _DRAWS + draw])
+            rng = np.random.default_rng([int(self.seed) & (2**64 - 1), again, _DRAWS + draw])
             rows.asked = self.least + draw // _PATIENCE
             folds = _draw(rows, everyone, np.full(self.outer, 1 / self.outer), rng)
             if all((classes[folds == fold].sum(axis=0) >= self.least).all() for fold in range(self.outer)):
@@ -223,6 +231,10 @@ def hold_out_official_test(tasks: TaskSet) -> tuple[TaskSet, TaskSet | None]:
         if not np.isfinite(tasks[name].y[left]).any():
             raise InputError(f"task {name!r}: every labelled row is in the official test part. It needs train rows.")
     return tasks.take(kept), tasks
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def units(tasks: TaskSet, *, duplicates: Literal["auto", "together", "apart"] = "auto") -> list[IntArray]:

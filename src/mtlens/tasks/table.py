@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from mtlens.arrays import Array, FloatArray
+from mtlens.arrays import Array, FloatArray, IntArray
 from mtlens.errors import InputError, unknown
 
 ColumnKind: TypeAlias = Literal["number", "category", "text"]
@@ -57,8 +57,7 @@ class Table:
 
     def take(self, rows: Any) -> Table:
         """The given rows (indices or a mask), in that order."""
-        rows = np.asarray(rows)
-        rows = rows if rows.dtype == bool else rows.astype(np.int64)  # an empty list is float64
+        rows = row_indices(rows, self.num_rows, "this table")
         return Table({name: column[rows] for name, column in self.columns.items()}, self.kinds)
 
     def select(self, names: Iterable[str]) -> Table:
@@ -83,6 +82,24 @@ class Table:
         shown = ", ".join(f"{name}: {kind}" for name, kind in list(self.kinds.items())[:8])
         more = f", ... {len(self.columns) - 8} more" if len(self.columns) > 8 else ""
         return f"Table({self.num_rows} rows; {shown}{more})"
+
+
+def row_indices(given: Any, count: int, where: str) -> IntArray:
+    """Some of ``count`` rows as indices; refused when they are neither whole numbers in range nor a mask of all.
+
+    >>> row_indices([True, False, True], 3, "t").tolist(), row_indices([-1], 3, "t").tolist()
+    ([0, 2], [-1])
+    """
+    rows = np.asarray(given)
+    if rows.dtype == bool and rows.shape == (count,):
+        return np.flatnonzero(rows)
+    whole = rows.ndim == 1 and (not len(rows) or rows.dtype.kind in "iu")
+    if not whole or (len(rows) and not -count <= rows.min() <= rows.max() < count):
+        raise InputError(
+            f"{where} has {count} rows, but the rows asked for are {given!r:.80}. Give whole numbers below {count}, "
+            "or a mask with one entry a row."
+        )
+    return rows.astype(np.int64)
 
 
 def _lie_side_by_side(columns: list[Array]) -> bool:

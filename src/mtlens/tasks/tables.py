@@ -161,6 +161,7 @@ def tasks_from_table(
     table: Table, choices: Choices, names: Sequence[str], where: str
 ) -> tuple[list[Task], tuple[str, ...]]:
     """One task a label column, all on the same inputs; ``choices`` are settled."""
+    choices.check_kinds(choices.targets, where)
     inputs, feature_names = inputs_of(table, names, choices, where)
     split, unlabelled = None, np.zeros(len(table), bool)
     if choices.split:

@@ -12,7 +12,7 @@ from mtlens.errors import InputError, unknown
 from mtlens.tasks.frames import as_array, label_columns, named_inputs
 from mtlens.tasks.labels import encode_labels
 from mtlens.tasks.metrics import metric_named
-from mtlens.tasks.table import Table
+from mtlens.tasks.table import Table, row_indices
 
 Kind: TypeAlias = Literal["regression", "binary", "multiclass"]
 Inputs: TypeAlias = "Array | Table"
@@ -87,6 +87,8 @@ class Task:
         if class_weight is not None:
             own = _class_weights(class_weight, self.y, self.classes, f"task {name!r}")
             self.weight = own if self.weight is None else self.weight * own
+        if self.weight is not None and not self.weight[self.labelled].any():
+            raise InputError(f"task {name!r}: the weights of its labelled rows are all zero. Give one a weight.")
 
     def _check_lengths(self) -> None:
         rows = len(self.X)
@@ -123,8 +125,7 @@ class Task:
 
     def take(self, rows: Any) -> Task:
         """The same task on the given rows (indices or a mask)."""
-        rows = np.asarray(rows)
-        rows = rows if rows.dtype == bool else rows.astype(np.int64)
+        rows = row_indices(rows, self.num_rows, f"task {self.name!r}")
         part = {what: _take(getattr(self, what), rows) for what in ("split", "weight", "group", "time", "ids")}
         return self.replace(X=_take(self.X, rows), y=self.y[rows], **part)
 
@@ -164,6 +165,10 @@ class TaskSet:
         settings: Mapping[str, Any] | None = None,
         source: Mapping[str, Any] | None = None,
     ) -> None:
+        if isinstance(tasks, Task) or not isinstance(tasks, Iterable):
+            raise InputError(
+                f"a TaskSet takes a list of Tasks, found {tasks!r:.80}. Put even a single one into a list."
+            )
         self.tasks: tuple[Task, ...] = tuple(tasks)
         self.found: tuple[str, ...] = tuple(found)  # what a reader found out, a line each
         self.settings: dict[str, Any] = dict(settings or {})  # what the SPEC says about a study of these tasks
@@ -180,12 +185,17 @@ class TaskSet:
             seen.add(task.name)
 
     @classmethod
+    def of(cls, tasks: Iterable[Task]) -> TaskSet:
+        """A TaskSet as it is, or one made of some tasks."""
+        return tasks if isinstance(tasks, TaskSet) else cls(tasks)
+
+    @classmethod
     def from_arrays(
         cls,
         X: Any,
         Y: Any,
         *,
-        names: Sequence[str] | None = None,
+        names: str | Sequence[str] | None = None,
         kind: Kind | Sequence[Kind] | None = None,
         **fields: Any,
     ) -> TaskSet:
@@ -199,6 +209,7 @@ class TaskSet:
         """
         labels, own_names = label_columns(Y, "TaskSet.from_arrays")
         count = len(labels)
+        names = [names] if isinstance(names, str) else names
         names = own_names if names is None else [str(n) for n in names]
         names = [f"task_{i}" for i in range(count)] if names is None else names
         kinds = [kind] * count if kind is None or isinstance(kind, str) else list(kind)
@@ -220,7 +231,8 @@ class TaskSet:
         return all(task.X is self.tasks[0].X for task in self.tasks)
 
     def subset(self, names: Iterable[str]) -> TaskSet:
-        """The named tasks, in the order of the names."""
+        """The named tasks, in the order of the names; a single name may come without a list."""
+        names = [names] if isinstance(names, str) else names
         return TaskSet([self[name] for name in names], found=self.found, settings=self.settings, source=self.source)
 
     def take(self, rows: Mapping[str, Any]) -> TaskSet:
@@ -272,14 +284,18 @@ def _feature_names(X: Inputs, given: Sequence[str] | None, name: str) -> tuple[s
         return tuple(f"x{i}" for i in range(X.shape[1]))
     if len(given) != X.shape[1]:
         raise InputError(f"task {name!r}: X has {X.shape[1]} columns, but {len(given)} feature names were given.")
-    return tuple(str(n) for n in given)
+    names = tuple(str(n) for n in given)
+    if len(set(names)) < len(names):  # columns are found by name, so one of two would be read twice
+        twice = sorted({n for n in names if names.count(n) > 1})
+        raise InputError(f"task {name!r}: feature names occur more than once: {', '.join(twice[:10])}. Rename them.")
+    return names
 
 
 def _split_column(split: Any, name: str) -> Array | None:
     if split is None:
         return None
-    column = np.asarray(split).astype(str)
-    other = sorted(set(column.tolist()) - set(SPLIT_NAMES))
+    column = as_array(split, f"task {name!r}: split").astype(str)
+    other = sorted(set(column.ravel().tolist()) - set(SPLIT_NAMES))
     if other:
         raise InputError(f"task {name!r}: split holds {other[:5]}; it takes only 'train', 'valid' and 'test'.")
     return column

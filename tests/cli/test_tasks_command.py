@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from mtlens import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -51,8 +53,9 @@ def test_the_page_says_what_is_odd() -> None:
         (("tasks", "."), "error: there is no file . and no example|error: . is a folder|no format"),
         (("tasks", "example", "--targets", "sorce"), "error: no task named 'sorce'"),
         (("tasks", "example", "--duplicates", "x"), "error: no choice named 'x'"),
+        (("tasks", "exmple"), "error: there is no file exmple .* Did you mean 'example'"),
         (("init", "tasks.txt"), "error: a SPEC's name ends in .toml"),
-        (("init", "missing/folder/s.toml"), "error: .* cannot be written"),
+        (("init", "missing/folder/s.toml"), "error: .* cannot be written: there is no folder missing/folder"),
     ],
 )
 def test_a_mistake_ends_in_one_sentence_and_status_two(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -86,3 +89,13 @@ def test_labels_near_the_largest_number_give_valid_json(tmp_path: Path) -> None:
     assert (
         labels["high"] == 1.5e308 and abs(labels["mean"]) < 1e295 and labels["sd"] == pytest.approx(8.94e307, rel=1e-3)
     )
+
+
+def test_the_version_is_printed_without_a_command() -> None:
+    done = mtlens("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
+
+
+def test_the_next_command_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    done = mtlens("init", "my tasks.toml", cwd=tmp_path)
+    assert done.stderr.strip().endswith("mtlens tasks 'my tasks.toml'")

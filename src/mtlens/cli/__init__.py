@@ -35,15 +35,21 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and stop.")] = False,
-) -> None:
-    if version:
+def _print_version(asked: bool) -> None:
+    if asked:
         from mtlens import __version__
 
-        print(__version__)
+        sys.stdout.write(f"{__version__}\n")
         raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[  # eager, with a callback of its own: a command is asked for before this body runs
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Options of mtlens itself."""
 
 
 def _add(command: Callable[..., Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -20,4 +21,4 @@ def init(
     from mtlens.tasks.spec import write_template
 
     write_template(file, overwrite=force)
-    sys.stderr.write(f"Wrote {file}. Edit it, then: mtlens tasks {file}\n")
+    sys.stderr.write(f"Wrote {file}. Edit it, then: mtlens tasks {shlex.quote(str(file))}\n")

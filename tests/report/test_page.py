@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import json
 import os
 import re
@@ -19,6 +21,7 @@ import pytest
 from mtlens.report import draw
 from mtlens.report.page import page, write_page
 from mtlens.report.page_charts import transfer_map
+from mtlens.report.tables import advice_table
 from mtlens.study import StudyResult
 
 Maker = Callable[..., StudyResult]
@@ -228,6 +231,29 @@ def test_advice_and_its_evidence_are_shown(made_result: Maker) -> None:
         "alone twice: +0.016 ± 0.006 (95 %), control",
     ):
         assert str(told) in text
+
+
+def test_many_sources_are_cut_for_a_person_and_whole_in_a_file(made_result: Maker) -> None:
+    names = [f"task {i:02d}" for i in range(30)]
+    plan = {
+        "recipe": "joint",
+        "weight": 0.25,
+        "family": "linear",
+        "difference": 0.02,
+        "low": 0.01,
+        "high": 0.03,
+        "n": 10,
+    }
+    alone = {"task": names[0], "recipe": "alone", "weight": 0.0, "sources": [], "family": "trunk"}
+    rows = [alone, *({**plan, "task": n, "sources": [m for m in names if m != n]} for n in names[1:])]
+    result = made_result(names, advice={"summary": "Join 29 tasks.", "per_task": rows, "groups": [{"tasks": names}]})
+    table = advice_table(result.verdicts)
+    first, second = list(csv.DictReader(io.StringIO(table.to_csv())))[:2]
+    assert first["weight"] == "" and first["alone by"] == "trunk" and first["with"] == ""
+    assert second["weight"] == "0.25" and second["with"].split("; ") == [n for n in names if n != names[1]]
+    text = page(result)
+    assert "task 00, task 02, task 03, task 04, task 05, task 06 and 23 more" in text
+    assert "\u2018task 07\u2019 and 22 more." in text and "\u2018task 29\u2019" not in text.split("grouped")[1][:600]
 
 
 # ------------------------------------------------------------------ in a browser

@@ -12,6 +12,7 @@ from mtlens.report.answer import DECIDED, Row, Verdicts, advice_rows, needed, si
 from mtlens.report.page_charts import predicted_points
 from mtlens.study.result import escaped
 
+FEW = 6  # names in a cell as a person reads it; CSV files have all
 Form: TypeAlias = Literal["text", "difference", "score", "fine", "p", "count"]
 
 
@@ -46,7 +47,7 @@ class DataTable:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([column.title for column in self.columns])
-        writer.writerows([["" if value is None else value for value in row] for row in self.rows])
+        writer.writerows([[_plain(value) for value in row] for row in self.rows])
         return text.getvalue()
 
     def to_markdown(self) -> str:
@@ -159,12 +160,25 @@ def predicted_table(verdicts: Verdicts) -> DataTable:
 
 def advice_table(verdicts: Verdicts) -> DataTable:
     columns = (
-        *(Column(title) for title in ("task", "advice", "with")),
+        *(Column(title) for title in ("task", "advice", "with")), Column("weight", "score"), Column("alone by"),
         *(Column(title, "difference") for title in ("difference", "low", "high")),
         Column("n", "count"), Column("evidence"), Column("would change it"),
     )  # fmt: skip
-    keys = ("task", "recipe", "sources", "difference", "low", "high", "n", "evidence", "would_change")
-    rows = [[row.get(key) for key in keys] for row in advice_rows(verdicts)]
+    keys = (
+        "task",
+        "recipe",
+        "sources",
+        "weight",
+        "family",
+        "difference",
+        "low",
+        "high",
+        "n",
+        "evidence",
+        "would_change",
+    )
+    told = [row if row.get("recipe") != "alone" else {**row, "weight": None} for row in advice_rows(verdicts)]
+    rows = [[row.get(key) for key in keys] for row in told]
     return DataTable("advice", "Advice, task by task", columns, rows)
 
 
@@ -267,6 +281,11 @@ def _part(parts: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(told) or "nothing proved"
 
 
+def _plain(value: Any) -> Any:
+    """A value in a CSV file: several names are parted by semicolons."""
+    return "" if value is None else "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
 def _shown(value: Any, form: Form) -> str:
     if value is None or value == "":
         return "–"
@@ -281,7 +300,8 @@ def _shown(value: Any, form: Form) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value)) or "–"
+        more = f" and {len(value) - FEW} more" if len(value) > FEW else ""
+        return ", ".join(map(str, value[:FEW])) + more or "–"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

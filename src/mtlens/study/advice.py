@@ -83,6 +83,7 @@ class Advice:
                     include={"recipe", "family", "joint_family", "weight", "difference", "low", "high", "n"}
                 )
                 | {"task": plan.name, "sources": list(self.system.sources_of(plan.name))}
+                | {"weight": plan.weight if plan.is_joint else 0.0}
                 | {"evidence": plan.evidence, "would_change": plan.would_change}
                 for plan in self.system.tasks
             ],

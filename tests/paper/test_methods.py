@@ -62,6 +62,16 @@ def test_algorithm_one_is_fine_tuning_at_capacity_one() -> None:
     np.testing.assert_allclose(aligned, descend(X, y, B, steps=60, rate=0.5), atol=1e-10)
 
 
+def test_algorithm_one_descends_from_any_head() -> None:
+    """From a head far too small, as from a ``B`` nobody trained, the loss still falls at every step."""
+    X, y = problem()
+    B = np.random.default_rng(7).normal(size=6)
+    path = align(X, y, B, 1e-3, steps=3000, rate=1.0)
+    losses = np.sum((X @ path.T - y[:, None]) ** 2, axis=0)
+    assert (np.diff(losses) <= 1e-9 * losses[0]).all()
+    np.testing.assert_allclose(path[-1], np.linalg.lstsq(X, y, rcond=None)[0], rtol=1e-5)
+
+
 def test_algorithm_one_starts_at_the_joint_model() -> None:
     X, y = problem()
     B = np.arange(1.0, 7.0)

@@ -110,6 +110,7 @@ def test_the_robust_effects_show() -> None:
         "equal-covariance.corrected",
         "greedy.corrected",
         "weights-noise.corrected.ours-helps",
+        "weights-noise.corrected.matches-uncertainty-mild",
     ):
         assert verdicts[id] == "holds", id
     for id in (

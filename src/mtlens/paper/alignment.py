@@ -23,6 +23,7 @@ from mtlens.paper.registry import Experiment, register
 
 WHERE = "Algorithm 1; Appendix B, Figure 9"
 MTL, ALIGNED, TUNE, RIDGED = "joint", "Algorithm 1", "fine-tuning, no R", "Algorithm 1, regularised"
+RANDOM = "Algorithm 1, random B"
 WEAK, LONGER, TUNED = "alone, gradient descent", "alone, twice the steps", "tuned ridge alone"
 SOURCES = ("same covariance", "different covariance")
 
@@ -85,12 +86,13 @@ def align(
 ) -> FloatArray:
     """Algorithm 1 with a fixed ``B``: alternate steps on ``a`` and on ``R`` from ``R = I``; the path of ``R B a``.
 
-    ``B`` is scaled to unit norm, so that a step on ``R`` moves the model as far as a step on ``B`` would.
+    ``B`` is scaled to unit norm and steps on ``R`` are divided by ``a^2``, so that each moves the model as far as a
+    step on the model itself would, however the head grows.
     """
     norm = float(np.linalg.norm(B))
     B, a = B / norm, a * norm
     G, c = X.T @ X, X.T @ y
-    size = rate / (float(np.linalg.eigvalsh(G)[-1]) * max(a * a, 1e-12))
+    size = rate / float(np.linalg.eigvalsh(G)[-1])
     R = np.eye(B.size)
     path = np.empty((steps + 1, B.size))
     path[0] = a * B
@@ -100,7 +102,7 @@ def align(
             curvature = float(moved @ G @ moved)
             a -= (float(moved @ (G @ moved * a - c))) / max(curvature, 1e-300)
         gradient = a * (G @ (moved * a) - c)
-        R = R - size * np.outer(gradient, B)
+        R = R - size / max(a * a, 1e-12) * np.outer(gradient, B)
         path[t + 1] = a * (R @ B)
     return path
 
@@ -152,11 +154,14 @@ def _one_target(draws: Draws, c: AlignmentSettings, seed: int, example: Example,
     Xv, yv = _validation(c, seed)
     Xall, yall = np.vstack([X, Xv]), np.append(y, yv)
     zero = np.zeros(c.d)
+    untrained = stream(seed, "random B").standard_normal(c.d)
+    head = float(y @ (X @ untrained)) / float(np.sum((X @ untrained) ** 2))
     alone = {
         WEAK: chosen(descend(X, y, zero, steps=c.steps, rate=c.rate), Xv, yv),
         LONGER: chosen(descend(X, y, zero, steps=2 * c.steps, rate=c.rate), Xv, yv),
         TUNED: cross_validated(Xall, yall, lambda X, y: zero, folds=c.folds, shares=(0.0,)),
         "least squares alone": least_squares(X, y),
+        RANDOM: chosen(align(X, y, untrained, head, steps=c.steps, rate=c.rate), Xv, yv),
     }
     base = {name: rank_correlation(example, theta) for name, theta in alone.items()}
     for source in SOURCES:
@@ -237,7 +242,7 @@ def _whitener(X: FloatArray, shrink: float) -> FloatArray:
 
 
 def _panels(c: AlignmentSettings) -> list[Panel]:
-    controls = (TUNE, WEAK, LONGER, TUNED, "least squares alone")
+    controls = (TUNE, RANDOM, WEAK, LONGER, TUNED, "least squares alone")
     return [
         Panel(
             panel_of(source, m1),
@@ -260,12 +265,34 @@ def _findings(c: AlignmentSettings, draws: Draws) -> list[Finding]:
         ledger.condition = f"X = {c.form}, noise {c.noise:g} sd, m_1 = {m1:,}, r = 1, B from the exact joint optimum"
         prefix, panels = f"alignment-linear.{tag}.{m1}", {source: panel_of(source, m1) for source in SOURCES}
         algorithm_claims(ledger, draws, prefix, c.source_rows, panels)
+        _random_claims(ledger, draws, prefix, c.source_rows, panels)
         _regularised_claims(ledger, draws, prefix, c.source_rows, panels)
         _whitening_claims(ledger, draws, prefix, c, panels)
     if tag == "corrected":
         _path_claim(ledger, c)
         _unit_claims(ledger, c)
     return ledger.findings
+
+
+def _random_claims(
+    ledger: Ledger, draws: Draws, p: str, source_rows: tuple[int, ...], panels: Mapping[str, str]
+) -> None:
+    """The algorithm takes ``B`` as given: what a ``B`` that nobody trained does."""
+    many, panel = max(source_rows), panels[SOURCES[0]]
+    untrained = draws.get(panel, RANDOM, many)
+    for id, other, words in (
+        ("random-against-trained", ALIGNED, f"Algorithm 1 from the joint B (same covariance, {many:,} source rows)"),
+        ("random-against-alone", WEAK, "the same descent on the target alone"),
+    ):
+        ledger.claim(
+            f"{p}.{id}",
+            f"Algorithm 1 with a random fixed B does worse than {words}.",
+            "correction 13; control",
+            "below",
+            untrained - draws.get(panel, other, many),
+            threshold=-MARGIN,
+            quantity="difference of scores",
+        )
 
 
 def _regularised_claims(
@@ -480,11 +507,13 @@ LINEAR = register(
         quick={"seeds": 6, "source_rows": (200, 1000)},
         run=run_linear,
         about=(
-            "Algorithm 1 starts at R = I from the exact joint B and alternates steps on the head and on R. Beside it: "
-            "the same steps without R, the target alone, the target alone for twice as long, tuned ridge (on training "
-            "and validation rows), and the regularised form: the target's model shrunk towards the joint one, share "
-            "and strength by the cross-validation that tunes the ridge, on the same rows. Also: joint training on "
-            "inputs that each task whitened, as a start that corrects covariances outright."
+            "The example of fig2-linear. Printed: X = R Q D without noise. Corrected: X = R D Q^T, noise of one "
+            "standard deviation. Algorithm 1 starts at R = I from the exact joint B and alternates steps on the head "
+            "and on R. Beside it: the same steps without R, the target alone, the target alone for twice as long, "
+            "tuned ridge (on training and validation rows), and the regularised form: the target's model shrunk "
+            "towards the joint one, share and strength by the cross-validation that tunes the ridge, on the same "
+            "rows. Also: joint training on inputs that each task whitened, as a start that corrects covariances "
+            "outright."
         ),
     )
 )

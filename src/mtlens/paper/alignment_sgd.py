@@ -121,10 +121,11 @@ EXPERIMENT = register(
         quick={"seeds": 4, "source_rows": (200, 1000)},
         run=run,
         about=(
-            "Joint training, then Algorithm 1 from its trunk (fixed) with R starting at the identity. Controls with "
-            "the same number of extra epochs: joint training continued, fine-tuning on the target without R, and the "
-            "target alone for twice as long. Rates are chosen on validation rows, those of the extra epochs on their "
-            "own, for the controls too."
+            "The example of fig2-relu. Printed: X = R Q D, no noise, learning rate 1e-3. Corrected: X = R D Q^T, "
+            "noise of one standard deviation. Joint training, then Algorithm 1 from its trunk (fixed) with R starting"
+            " at the identity. Controls with the same number of extra epochs: joint training continued, fine-tuning "
+            "on the target without R, and the target alone for twice as long. Rates are chosen on validation rows, "
+            "those of the extra epochs on their own, for the controls too."
         ),
     )
 )

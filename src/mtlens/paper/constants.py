@@ -17,6 +17,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("cosine", "cosines"), (-1, 1)),
     **dict.fromkeys(("kappa", "kappas"), (1, 1e6)),  # beyond, the covariance has no inverse in float64
     "shrinks": (1e-12, 1),
+    "mild_ratio": (1.0000001, inf),
 }
 # Axes of a figure: claims compare their ends, or say which way a curve goes.
 _AXES = ("source_rows", "cosines", "alphas", "widths", "kappas", "sines")

@@ -83,7 +83,8 @@ CORRECTIONS = (
     ),
     Correction(
         "Algorithm 1",
-        "With capacity one it follows the path of fine-tuning the target's model from B. Shrinking the target's model "
+        "With capacity one it follows the path of fine-tuning the target's model from B, so B must be a trained one. "
+        "Shrinking the target's model "
         "towards the joint one, with a strength chosen by cross-validation, is the form that is safe.",
     ),
     Correction(

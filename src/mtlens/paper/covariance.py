@@ -131,6 +131,7 @@ def _at_the_peak(draws: Draws, c: CovarianceSettings, example: Example) -> None:
 
 def _panels(c: CovarianceSettings) -> list[Panel]:
     x = "rows of the source, m_2"
+    others = (OTHER_SCALES, OTHER_TURN, UNRELATED, UNRELATED_OTHER)  # beside the figure's own two lines
     panels = []
     for m1 in c.target_rows:
         shown = f"target with {m1:,} rows"
@@ -142,9 +143,17 @@ def _panels(c: CovarianceSettings) -> list[Panel]:
                 "difference in Spearman",
                 True,
                 0.0,
-                ("tuned ridge alone",),
+                ("tuned ridge alone", *others),
             ),
-            Panel(f"tuned {m1}", f"Joint minus tuned ridge alone, {shown}", x, "difference in Spearman", True, 0.0),
+            Panel(
+                f"tuned {m1}",
+                f"Joint minus tuned ridge alone, {shown}",
+                x,
+                "difference in Spearman",
+                True,
+                0.0,
+                others,
+            ),
         ]
     return panels
 
@@ -375,7 +384,7 @@ def similarity_findings(c: CovarianceSettings) -> list[Finding]:
     ledger.claim(
         f"{prefix}-self",
         "The score of a task with itself is 1.",
-        where,
+        "not claimed; often read into Section 2.3",
         "every",
         1 - get["self"],
         threshold=1e-8,

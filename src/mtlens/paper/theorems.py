@@ -85,8 +85,8 @@ def run_linear(c: LinearTheoremSettings) -> Outcome:
 
 def _linear_findings(c: LinearTheoremSettings, draws: Draws) -> list[Finding]:
     tag = "printed" if c.kappa > 1 else "corrected"
-    ledger, p = Ledger(_constants(c)), f"theorem-linear.{tag}"
     many = max(c.source_rows)
+    ledger, p = Ledger(f"{_constants(c)}, m_1 = {many:,}"), f"theorem-linear.{tag}"
     margins = draws.get("conditions", "c", 0.0)
     alone, joint = draws.get("error", "target alone", many), draws.get("error", "joint", many)
     ledger.claim(
@@ -100,7 +100,7 @@ def _linear_findings(c: LinearTheoremSettings, draws: Draws) -> list[Finding]:
     )
     ledger.claim(
         f"{p}.rows",
-        f"{many:,} source rows are as many as the theorem asks for (its constant set to 1, its missing d put in).",
+        "The source has as many rows as the theorem asks for (its constant set to 1, its missing d put in).",
         f"{LINEAR_WHERE}; correction 7",
         "every",
         draws.get("conditions", "rows", 0.0),
@@ -108,7 +108,7 @@ def _linear_findings(c: LinearTheoremSettings, draws: Draws) -> list[Finding]:
     )
     ledger.claim(
         f"{p}.lemma",
-        f"sin(B*, theta_2) <= sin(theta_1, theta_2) + c / kappa(X_2) ({many:,} source rows).",
+        "sin(B*, theta_2) <= sin(theta_1, theta_2) + c / kappa(X_2).",
         "lemma of Appendix A.2.2",
         "every",
         draws.get("lemma", "sine minus its bound", many),
@@ -117,7 +117,7 @@ def _linear_findings(c: LinearTheoremSettings, draws: Draws) -> list[Finding]:
     if draws.xs("bound", "bound over error"):
         ledger.claim(
             f"{p}.bound",
-            f"The joint model's error is at most the bound ({many:,} source rows).",
+            "The joint model's error is at most the bound.",
             LINEAR_WHERE,
             "every",
             -draws.get("bound", "bound over error", many),
@@ -152,12 +152,13 @@ def _linear_findings(c: LinearTheoremSettings, draws: Draws) -> list[Finding]:
     change = draws.get("error", "joint", late[0]) - draws.get("error", "joint", late[-1])
     ledger.claim(
         f"{p}.plateau",
-        f"The error has reached its plateau: from {late[0]:,} to {late[-1]:,} rows it changes little.",
+        "The error reaches a plateau as the source's rows grow.",
         "Section 2.3, below Theorem 2",
         "within",
         change,
         threshold=0.02,
-        quantity="fall of the relative error",
+        quantity="fall of the relative error over the last step of the rows",
+        condition=f"{_constants(c)}, m_1 from {late[0]:,} to {late[-1]:,}",
     )
     if tag == "corrected":
         _geometry(c, ledger)
@@ -268,7 +269,7 @@ def _remarks(c: LinearTheoremSettings, ledger: Ledger) -> None:
         trade.append(_trade_off(c, seed))
     ledger.claim(
         "theorem.trade-off",
-        "The error bound falls with c, while the source rows needed rise.",
+        "A smaller c lowers the error bound and raises the number of source rows needed.",
         where,
         "every",
         trade,

@@ -64,6 +64,12 @@ def test_pretrained_vectors_and_words_only_the_table_knows() -> None:
     assert TokenFeaturizer(vectors=TABLE, min_count=2).fit(train).vocabulary.words == ("xyz", "good", "bad", "rare")
 
 
+def test_the_share_of_words_with_vectors_is_said() -> None:
+    train = texts("good xyz", "good good bad", "xyz xyz xyz")
+    said = TokenFeaturizer(vectors=TABLE).fit(train, rows=[0, 1]).found[0]
+    assert said.endswith("word vectors that know 80.0 % of the train texts' words")  # 4 of 5; the last row is no train
+
+
 def test_changing_test_rows_changes_nothing() -> None:
     first = TokenFeaturizer(vectors=TABLE).fit(texts("good bad", "test words"), rows=[0])
     second = TokenFeaturizer(vectors=TABLE).fit(texts("good bad", "others here"), rows=[0])

@@ -32,6 +32,34 @@ def test_text_files_of_every_flavour(tmp_path: Path) -> None:
     np.testing.assert_array_equal(plain.vectors, headed.vectors)
 
 
+def test_marks_and_tabs_are_no_part_of_words(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes(b"\xef\xbb\xbfgood\t1\t2\r\nbad\t3\t4\r\n")
+    table = EmbeddingTable.load(tmp_path / "t.txt")
+    assert table.words == ("good", "bad") and table.vectors.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "message"),
+    [
+        (["a", "b", "a", "c"], np.ones((2, 3)), r"found 4 words and vectors of shape \(2, 3\)"),
+        (["a", "a"], np.ones((5, 3)), r"found 2 words and vectors of shape \(5, 3\)"),
+        (["a"], np.float64(1), r"found 1 words and vectors of shape \(\)"),
+        (["a"], np.full((1, 2), 1e300), "the vector of 'a' is not finite"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, words: list[str], vectors: object, message: str) -> None:
+    np.savez(tmp_path / "t.npz", words=np.array(words), vectors=vectors)
+    with pytest.raises((FileError, InputError), match=message):
+        EmbeddingTable.load(tmp_path / "t.npz")
+
+
+def test_an_npy_file_by_another_name_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "t.npz").open("wb") as file:
+        np.save(file, np.ones((2, 3)))
+    with pytest.raises(FileError, match=r"t.npz holds one array and no names"):
+        EmbeddingTable.load(tmp_path / "t.npz")
+
+
 def test_npz_equals_text(tmp_path: Path, table: EmbeddingTable) -> None:
     np.savez(tmp_path / "t.npz", words=np.array(table.words), vectors=table.vectors.astype(np.float16))
     loaded = EmbeddingTable.load(tmp_path / "t.npz")
@@ -51,7 +79,10 @@ def write_pickle(path: Path) -> None:
         ("a.txt", b"good 1 2\nbad 1 x\n", "line 2 of a.txt needs a word and 2 numbers"),
         ("a.txt", b"\xff\xfe\x00bad", "cannot be read as UTF-8"),
         ("a.txt", b"", "holds no vectors"),
-        ("a.txt.gz", b"not gzip", "cannot be read"),
+        ("a.txt", b"2 3\ngood 1 2\nbad 3 4\n", "line 2 of a.txt needs a word and 3 numbers"),
+        ("a.txt.gz", b"not gzip", r"cannot be read \(Not a gzipped file .* damaged or of another sort"),
+        ("a.txt.gz", gzip.compress(b"good 1 2\n")[:-9], "cannot be read .* damaged"),
+        ("a.npz", b"", "cannot be read .* damaged"),
         ("a.npz", b"not a zip", "not an .npz of plain arrays"),
         ("a.npz", pickle.dumps({"words": 1}), "not an .npz of plain arrays"),
     ],
@@ -71,6 +102,9 @@ def test_pickles_missing_arrays_and_missing_files_are_refused(tmp_path: Path) ->
         EmbeddingTable.load(tmp_path / "m.npz")
     with pytest.raises(FileError, match="no file"):
         EmbeddingTable.load(tmp_path / "none.txt")
+    (tmp_path / "large.txt").write_text("good 1e300 2\n", "utf-8")
+    with pytest.raises(InputError, match="the vector of 'good' is not finite"):
+        EmbeddingTable.load(tmp_path / "large.txt")
     with pytest.raises(InputError, match="the vector of 'b' is not finite"):
         EmbeddingTable(("a", "b"), np.array([[1.0], [np.nan]], dtype=np.float32))
 

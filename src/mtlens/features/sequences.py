@@ -116,7 +116,8 @@ class TokenFeaturizer:
         if self.table is None:
             source = f"embeddings of {self.dim} columns learned from scratch, as no word vectors are given"
         else:
-            source = f"pretrained {self.dim}-dimensional word vectors"
+            share = 100 * _share_known(self.table, corpora)
+            source = f"pretrained {self.dim}-dimensional word vectors that know {share:.1f} % of the train texts' words"
         lines = [f"text: {len(self.vocabulary)} words, {source}"]
         lengths = np.concatenate([c.lengths if rows is None else c.lengths[rows] for c, rows in corpora])
         cut = int((lengths > self.max_length).sum())
@@ -172,6 +173,13 @@ def _text_names(views: Sequence[View]) -> tuple[str, ...]:
                 'Name one with text = "...", or use trunk="mlp".'
             )
     return names[0] if len({frozenset(own) for own in names}) == 1 else ()
+
+
+def _share_known(table: EmbeddingTable, corpora: Sequence[tuple[Corpus, Array | None]]) -> float:
+    """Share of the running words of the given rows that have a pretrained vector; 1 where there are no words."""
+    counted = [(corpus.counts(rows), table.knows(corpus.words)) for corpus, rows in corpora]
+    total = sum(int(counts.sum()) for counts, _ in counted)
+    return sum(int(counts[known].sum()) for counts, known in counted) / total if total else 1.0
 
 
 def _padded(flat: IntArray, offsets: IntArray, longest: int) -> Tokens:

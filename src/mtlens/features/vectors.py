@@ -41,8 +41,9 @@ class EmbeddingTable:
     def load(cls, path: str | Path) -> EmbeddingTable:
         """Read ``.npz`` (arrays ``words`` and ``vectors``, no pickles) or text, ``word v1 v2 ...`` a line (or ``.gz``).
 
-        A word2vec header line (``count dim``) is skipped, words may hold spaces, and of repeated words the first
-        counts. Anything else that is not a table of finite numbers is refused with its line.
+        A word2vec header line (``count dim``) says the dimension, which otherwise the first line does; words may hold
+        spaces, and of repeated words the first counts. Anything else that is not a table of finite numbers is refused
+        with its line.
         """
         path = Path(path)
         if not path.is_file():
@@ -50,12 +51,17 @@ class EmbeddingTable:
                 f"word vectors: no file {path}. Give a GloVe-style .txt(.gz) or an .npz of words and vectors."
             )
         try:
-            words, vectors = _read_npz(path) if path.suffix == ".npz" else _read_text(path)
-        except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
+            with np.errstate(over="ignore"):  # too large for float32: refused below as not finite, with its word
+                words, vectors = _read_npz(path) if path.suffix.lower() == ".npz" else _read_text(path)
+        except UnicodeDecodeError as error:
+            raise FileError(
+                f"word vectors: {path.name} cannot be read as UTF-8 text ({error}). Save it as UTF-8."
+            ) from error
+        except (EOFError, OSError, zlib.error) as error:
             if isinstance(error, FileError):
                 raise
             raise FileError(
-                f"word vectors: {path.name} cannot be read as UTF-8 text ({error}). Save it as UTF-8."
+                f"word vectors: {path.name} cannot be read ({error}). It is damaged or of another sort: get it again."
             ) from error
         first = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
         if len(first) < len(words):
@@ -99,6 +105,10 @@ class EmbeddingTable:
                 known[row] = True
                 out[row] = self.vectors[places[0]] if len(places) == 1 else self.vectors[places].mean(axis=0)
         return out, known
+
+    def knows(self, words: Sequence[str]) -> BoolArray:
+        """Which words :meth:`lookup` finds."""
+        return np.array([bool(self._places_of(word)) for word in words], dtype=bool)
 
     def _places_of(self, word: str) -> list[int]:
         place = self.places.get(word)
@@ -149,11 +159,14 @@ def _read_npz(path: Path) -> tuple[list[str], Vectors]:
     import zipfile
 
     try:
-        with np.load(path, allow_pickle=False) as file:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise FileError(f"word vectors: {path.name} holds one array and no names. Save words and vectors as .npz.")
+        with found as file:
             missing = {"words", "vectors"} - set(file.files)
             if missing:
-                found = ", ".join(file.files) or "nothing"
-                raise FileError(f"word vectors: {path.name} needs arrays 'words' and 'vectors', found {found}.")
+                names = ", ".join(file.files) or "nothing"
+                raise FileError(f"word vectors: {path.name} needs arrays 'words' and 'vectors', found {names}.")
             words, vectors = file["words"], file["vectors"]
     except (ValueError, zipfile.BadZipFile, MemoryError) as error:
         raise FileError(
@@ -161,6 +174,11 @@ def _read_npz(path: Path) -> tuple[list[str], Vectors]:
         ) from error
     if words.dtype.kind != "U" or words.ndim != 1 or vectors.dtype.kind not in "fiu":
         raise FileError(f"word vectors: {path.name} needs texts and numbers, found {words.dtype} and {vectors.dtype}.")
+    if vectors.ndim != 2 or len(vectors) != len(words):
+        raise FileError(
+            f"word vectors: {path.name} needs a row of vectors for each word, found {len(words)} words and vectors of "
+            f"shape {vectors.shape}."
+        )
     return [str(word) for word in words], vectors.astype(np.float32)
 
 
@@ -169,9 +187,10 @@ def _read_text(path: Path) -> tuple[list[str], Vectors]:
     rows: list[Any] = []
     dim = 0
     for number, line in enumerate(_lines(path), start=1):
-        cells = line.rstrip().split(" ")
-        if number == 1 and len(cells) == 2 and all(cell.isdigit() for cell in cells):
-            continue  # word2vec's header: count and dimension
+        cells = line.rstrip().replace("\t", " ").split(" ")
+        if number == 1 and len(cells) == 2 and all(cell.isdecimal() for cell in cells):
+            dim = int(cells[1])  # word2vec's header: count and dimension
+            continue
         if not line.strip():
             continue
         dim = dim or len(cells) - 1
@@ -181,7 +200,7 @@ def _read_text(path: Path) -> tuple[list[str], Vectors]:
             rows.append(np.array(cells[-dim:], dtype=np.float32))
         except ValueError as error:
             raise FileError(
-                f"word vectors: line {number} of {path.name} needs a word and {dim} numbers ({error})."
+                f"word vectors: line {number} of {path.name} needs a word and {dim or 'its'} numbers ({error})."
             ) from None
         words.append(" ".join(cells[:-dim]))
     if not rows:
@@ -190,10 +209,7 @@ def _read_text(path: Path) -> tuple[list[str], Vectors]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with (
-        gzip.open(path, "rt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8", newline="\n") as file
-    ):
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
         lines: Iterable[str] = file
         yield from lines

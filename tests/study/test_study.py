@@ -427,6 +427,44 @@ def test_two_tasks_are_compared_by_every_method_and_on_the_official_test() -> No
     assert found["leave_one_out"] == []
 
 
+def test_arrays_of_different_shapes_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    tasks = TaskSet([Task(n, rng.standard_normal((80, d)), rng.standard_normal(80)) for n, d in (("a", 3), ("b", 4))])
+    with pytest.raises(InputError, match=r"a row of task 'a' has shape \(3,\), of 'b' \(4,\)\. Bring both into one"):
+        Study(tasks)
+
+
+def test_rows_of_no_weight_do_not_count() -> None:
+    tasks = list(related())
+    tasks[1] = tasks[1].replace(weight=np.arange(120) % 40 == 0)
+    with pytest.raises(InputError, match="'t1': 3 labelled rows, 5 parts need at least"):
+        Study(TaskSet(tasks))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what overflows is the point
+def test_numbers_that_overflow_are_null() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((2, 60, 4))
+    second[3, 0] = 1e140
+    tasks = [Task("a", first, first[:, 0] + rng.standard_normal(60)), Task("b", second, rng.standard_normal(60))]
+    result = Study(TaskSet(tasks), **{**QUICK, "families": ("linear",), "splits": 2}).run()
+    assert "Infinity" not in result.to_json() and result.cell("b", "a")["predicted"] is None
+
+
+def test_what_a_spec_says_of_a_study() -> None:
+    tasks = list(related())
+    written = {"pairs": 1, "seeds": 2, "leave_one_out": False, "methods_on": "pairs", "small": "drop", "outer": 3}
+    settings = Study(TaskSet(tasks, settings=written)).settings
+    assert {name: getattr(settings, name) for name in written if name != "outer"} == {
+        name: value for name, value in written.items() if name != "outer"
+    }
+    assert settings.looks == (3,)
+    assert "official test rows once" in Study(TaskSet(tasks, settings={"splits": "official"})).said[0]
+    for wrong, message in (({"epochs": []}, r"epochs=\[\]"), ({"outer": 1}, "outer=1. It needs a whole number")):
+        with pytest.raises(InputError, match=message):
+            Study(TaskSet(tasks, settings=wrong))
+
+
 def test_a_trunk_that_reads_words_is_refused_without_texts() -> None:
     with pytest.raises(InputError, match="task 't0' has no text column, and the lstm trunk reads words"):
         Study(related(), **{**QUICK, "trunk": "lstm"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -187,6 +188,15 @@ def _number(value: Any, *, signed: bool = True) -> str:
     if value is None:
         return "–"
     return f"{value:+.3f}" if signed else f"{value:.3f}"
+
+
+def without_infinities(value: Any) -> Any:
+    """The same with null for numbers JSON does not know (inputs of 1e150 overflow: there is no such score)."""
+    if isinstance(value, dict):
+        return {key: without_infinities(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_infinities(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_whole(path: Path, text: str) -> None:

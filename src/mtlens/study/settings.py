@@ -165,10 +165,10 @@ class Settings:
         if written.get("lr") is not None:
             found["learning_rates"] = written["lr"]
         if written.get("epochs") is not None:
-            epochs = written["epochs"]
-            found["epochs"] = max(epochs) if isinstance(epochs, list) else epochs  # the epoch is chosen up to it
+            epochs = written["epochs"]  # the epoch is chosen up to the largest one
+            found["epochs"] = max(epochs) if isinstance(epochs, list) and epochs else epochs
         if written.get("outer") is not None:
-            found["splits"] = written["outer"]
+            found["splits"] = _count(written["outer"], "outer", 2)
         if written.get("splits") in SCHEMES:
             found["scheme"] = written["splits"]
         return found
@@ -190,7 +190,10 @@ class Settings:
 
 # Whole numbers and the least each may be; None stands for a default where the field has one.
 COUNTS = {"seed": 0, "splits": 2, "epochs": 1, "batch": 1, "seeds": 1, "pairs": 0, "least": 1}
-_SAME = ("seed", "margin", "budget", "capacities", "trunk", "methods", "families", "batch", "valid", "test", "least")
+_SAME = (
+    "seed", "margin", "budget", "capacities", "trunk", "methods", "families", "batch", "valid", "test", "least",
+    "methods_on", "pairs", "leave_one_out", "seeds", "weight_decay", "small",
+)  # fmt: skip
 
 
 def _count(given: Any, what: str, least: int) -> int | None:

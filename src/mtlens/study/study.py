@@ -26,7 +26,7 @@ from mtlens.study.screening import Screening, screen
 from mtlens.study.settings import SMALL, Budget, Settings
 from mtlens.study.texts import read_as, refuse_without_texts
 from mtlens.study.verdicts import verdicts_of
-from mtlens.tasks import TaskSet
+from mtlens.tasks import Task, TaskSet
 from mtlens.tasks.metrics import metric_named
 from mtlens.tasks.splits import hold_out_official_test
 
@@ -35,6 +35,10 @@ MOST_TASKS = 200
 SCREENING = 1  # raise it when the same data start to be screened differently
 LEDGER_FILE = "ledger.sqlite"
 ADVICE_FILE = "advice.toml"
+OFFICIAL_ONLY = (
+    'splits = "official": a study draws splits of its own from the other rows, and compares on the official test rows '
+    "once, at the end."
+)
 OPTIONS = ("metric", "vectors", "encoder")  # choices that are no Settings: of the tasks, and how texts become numbers
 
 
@@ -87,10 +91,12 @@ class Study:
         asked = _with_vectors(Settings.of({**Settings.from_spec(written), **given}), self.options.get("vectors"))
         if workers is not None and (not isinstance(workers, int) or workers < 1):
             raise InputError(f"Study: workers={workers!r}. It needs a whole number of at least 1, or None: one a core.")
-        self.said: list[str] = []
+        self.said: list[str] = [OFFICIAL_ONLY] if written.get("splits") == "official" else []
         self.given = tasks
         self.tasks, self.official = self._split_off(_with_metric(tasks, metric), asked)
         _check_margins(asked.margin, self.tasks)
+        if self._plain:
+            _refuse_widths(self.tasks)
         refuse_without_texts(self.tasks, asked)
         self.out = None if out is None else Path(out)
         self.ledger = ledger
@@ -281,7 +287,7 @@ def too_small(tasks: TaskSet, settings: Settings) -> dict[str, str]:
     Besides too few rows (of a class): numbers that are nearly all the same, of which a part would hold only one value.
     """
     splits = Splitter(tasks, settings).splits
-    reasons = splits.too_small(tasks)
+    reasons = splits.too_small(TaskSet([_counted(task) for task in tasks]))
     parts = splits.outer if splits.scheme == "kfold" else 3
     needed = settings.least * parts
     for task in tasks:
@@ -295,6 +301,26 @@ def too_small(tasks: TaskSet, settings: Settings) -> dict[str, str]:
                 shown = f"all but {others} labels are {values[counts.argmax()]:g}"
                 reasons[task.name] = f"{shown}, at least {needed} others are needed"
     return {name: reasons[name] for name in tasks.names if name in reasons}
+
+
+def _counted(task: Task) -> Task:
+    """The task without labels whose weight is 0: they train nothing and are not scored."""
+    if task.weight is None or (np.asarray(task.weight) > 0).all():
+        return task
+    return task.replace(y=np.where(np.asarray(task.weight) > 0, task.y, np.nan))
+
+
+def _refuse_widths(tasks: TaskSet) -> None:
+    """Arrays of different shapes have no part that could be shared. (Tables are matched by their columns' names.)"""
+    shapes = {task.name: task.X.shape[1:] for task in tasks if isinstance(task.X, np.ndarray)}
+    first, *others = shapes
+    for name in others:
+        if shapes[name] != shapes[first]:
+            raise InputError(
+                f"tasks that share a trunk need inputs of one shape: a row of task {first!r} has shape "
+                f"{shapes[first]}, of {name!r} {shapes[name]}. Bring both into one space (the same columns, one "
+                "encoder, a projection), or study them apart."
+            )
 
 
 def _with_metric(tasks: TaskSet, metric: str | None) -> TaskSet:

@@ -54,6 +54,20 @@ def test_single_task_optimum_gradient(ridge: float) -> None:
         assert torch.autograd.gradcheck(lambda a, b: single_task_optimum(a, b, ridge=ridge), inputs)
 
 
+@pytest.mark.parametrize("tensors", [False, True])
+@pytest.mark.parametrize("scale", [1e-8, 1e-4, 1.0, 1e4, 1e8])
+def test_ridge_far_above_the_inputs_keeps_all_digits(scale: float, tensors: bool) -> None:
+    """Where the ridge rules, the normal equations are perfectly conditioned and every digit of them is right."""
+    rng = np.random.default_rng(0)
+    X, Y = scale * rng.standard_normal((9, 3)), rng.standard_normal((9, 2))
+    ridge = 10 * scale**2 if scale > 1 else 10.0
+    exact = np.linalg.solve(X.T @ X + ridge * np.eye(3), X.T @ Y)
+    for labels, expected in ((Y, exact), (Y[:, 0], exact[:, 0])):
+        given = (torch.tensor(X), torch.tensor(labels)) if tensors else (X, labels)
+        found = single_task_optimum(*given, ridge=ridge)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_single_task_refusals() -> None:
     for arguments, text in (
         ((np.eye(2), [1.0]), "2 rows, but there are 1 labels"),

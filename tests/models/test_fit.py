@@ -242,6 +242,12 @@ def test_a_task_too_small_to_hold_rows_out_is_fitted_and_said() -> None:
     assert np.isinf(model.intervals(X[:2], "tiny")).all()
 
 
+def test_settings_that_no_network_reads_are_said() -> None:
+    plans = [TaskPlan(name="y", settings={"capacity": 3}), TaskPlan(name="z", recipe="joint")]
+    model = fit([linear_task(), linear_task("z")], advice=System(tasks=plans))
+    assert [note for note in model.notes if "these tasks are linear" in note and note.endswith(": 'y'")]
+
+
 def test_sources_given() -> None:
     tasks = TaskSet([linear_task(), linear_task("z")])
     with pytest.raises(UnknownNameError, match="no task named 'y' in the advice"):

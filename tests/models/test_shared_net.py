@@ -116,6 +116,7 @@ def test_texts_go_to_text_trunks() -> None:
         ({}, np.full(10, np.nan), "no row has a label"),
         ({}, np.zeros((10, 0)), "rows, tasks"),
         ({"lr": -1.0}, np.arange(10.0), "lr=-1.0"),
+        ({"random_state": -1}, np.arange(10.0), "random_state=-1"),
         ({"align": "sometimes"}, np.arange(10.0), "no align named 'sometimes'"),
     ],
 )

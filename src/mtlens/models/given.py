@@ -12,6 +12,7 @@ from typing import Any
 
 from mtlens.engine.digests import data_digest
 from mtlens.errors import DataWarning, FileError, InputError, unknown
+from mtlens.models.inputs import listed
 from mtlens.models.system import FamilyName, Grid, System, TaskPlan
 from mtlens.tasks.readers import read_tasks
 from mtlens.tasks.task import Task, TaskSet
@@ -176,6 +177,9 @@ def _fitted_to(system: System, tasks: TaskSet, notes: list[str]) -> System:
             f"(they hold {', '.join(map(repr, tasks.names[:10]))}). Give its data, or take it out of the advice."
         )
     plans = [system.plan_of(n) if n in system.names else TaskPlan(name=n, family="best") for n in tasks.names]
+    idle = [plan.name for plan in plans if plan.settings and not plan.has_networks]
+    if idle:
+        notes.append(f"settings are of networks, but these tasks are linear, so theirs change nothing: {listed(idle)}")
     groups = [group for group in system.groups if set(group.tasks) <= wanted]
     joint = [_with_sources(plan, system) for plan in plans]
     return system.model_copy(update={"tasks": joint, "groups": groups})

@@ -298,5 +298,7 @@ def _is_bare(task: Task) -> bool:
 
 def _seed(random_state: Any) -> int:
     if isinstance(random_state, (int, np.integer)):
+        if random_state < 0:
+            raise InputError(f"random_state={random_state}: a seed is a whole number of at least 0, or None.")
         return int(random_state)
     return int(check_random_state(random_state).randint(LARGEST_SEED))

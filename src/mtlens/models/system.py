@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mtlens.engine.training import Align, Optimizer, Steps
 from mtlens.errors import FileError, InputError, unknown
 
 Recipe: TypeAlias = Literal["alone", "joint", "group", "shrink", "sources"]
@@ -21,10 +22,6 @@ Choice: TypeAlias = bool | int | float | str
 VERSION = 1
 LARGEST = 16 << 20  # bytes
 WIDEST = 1_000_000  # units of a network: a slip of the finger must not ask for terabytes
-SETTINGS = (
-    "capacity", "lr", "epochs", "batch", "weight_decay", "weighting", "align", "align_rank", "penalty", "optimizer",
-    "steps",
-)  # fmt: skip
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
@@ -59,6 +56,27 @@ class Grid(BaseModel):
         if max(self.capacities) > WIDEST:
             raise ValueError(f"capacities must hold numbers up to {WIDEST}, not {max(self.capacities)}")
         return self
+
+
+class Fixed(BaseModel):
+    """Choices of a task's networks that its plan fixes instead of leaving them to the grid; see ``mtlens.Training``."""
+
+    model_config = _STRICT
+
+    capacity: int = Field(default=1, ge=1, le=WIDEST)
+    lr: float = Field(default=1.0, gt=0)
+    epochs: int = Field(default=1, ge=1)
+    batch: int = Field(default=1, ge=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    weighting: str = Field(default="equal", min_length=1)
+    align: Align | None = None
+    align_rank: int = Field(default=1, ge=1)
+    penalty: float = Field(default=0.0, ge=0)
+    optimizer: Optimizer = "adam"
+    steps: Steps = "auto"
+
+
+SETTINGS = tuple(Fixed.model_fields)
 
 
 class TaskPlan(BaseModel):
@@ -108,12 +126,25 @@ class TaskPlan(BaseModel):
         strange = sorted(set(self.settings) - set(SETTINGS))
         if strange:
             raise ValueError(f"settings has no {strange[0]!r} (it takes {', '.join(SETTINGS)})")
+        try:
+            Fixed.model_validate(self.settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            must = _PYDANTIC.sub("must", first["msg"])
+            raise ValueError(
+                f"settings: {first['loc'][0]} {must[:1].lower()}{must[1:]} (found {first['input']!r})"
+            ) from error
         return self
 
     @property
     def is_joint(self) -> bool:
         """Whether anything but the task's own model enters its predictions."""
         return self.recipe != "alone" and self.weight > 0
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether any of its members may be a network, so that ``settings`` matter."""
+        return self.family != "linear" or (self.is_joint and self.family_of_joint == "trunk")
 
     @property
     def family_of_joint(self) -> FamilyName:

@@ -112,7 +112,7 @@ def test_an_unknown_target_is_named_with_a_guess(tmp_path: Path) -> None:
         (lambda: Task("t", [[1.0], [2.0]], ["a", "b"], kind="regression"), "regression needs numbers"),
         (lambda: Task("t", [[1.0], [2.0]], [0, 1], metric="roc"), "no metric named 'roc'"),
         (lambda: Task("t", [[1.0], [2.0]], [0.5, 1.5], metric="roc_auc"), "scores binary"),
-        (lambda: Task("t", [[1.0], [2.0]], [0, 1], weight=[-1, 2]), "weights must be finite"),
+        (lambda: Task("t", [[1.0], [2.0]], [0, 1], weight=[-1, 2]), "weight of row 0 is -1; weights must be finite"),
         (lambda: Task("t", [[1.0], [2.0]], [0, 1], weight=["a", "b"]), "sample weights must be numbers"),
         (lambda: Task("t", [[1.0], [2.0]], [0, 1], class_weight={"2": 1.0}), r"no class named '2'.*\(classes: 0, 1\)"),
         (lambda: Task("t", [[1.0], [2.0]], [0, 1], class_weight={"1": -1.0}), "weight of class 1 is -1"),
@@ -142,6 +142,7 @@ def test_an_unknown_target_is_named_with_a_guess(tmp_path: Path) -> None:
         (lambda: Task("t", np.eye(4), [0, 1, 0, 1], metric=["r2"]), "no metric named"),
         (lambda: Task("t", np.eye(2), [0, 1], feature_names=["a", "a"]), "feature names occur more than once: a"),
         (lambda: Task("t", np.eye(2), [0, 1], class_weight={0: 0, 1: 0}), "weights of its labelled rows are all zero"),
+        (lambda: Task("t", np.eye(3), [0, 1, 0], weight=[1, 1, np.nan]), "the sample weight of row 2 is nan"),
         (lambda: Task("t", np.eye(3), [0, 1, None], weight=[0, 0, 5]), "weights of its labelled rows are all zero"),
         (
             lambda: Task("t", np.eye(4), [0, 1, 0, 1]).take([4]),

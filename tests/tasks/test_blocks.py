@@ -151,3 +151,18 @@ def test_random_bytes_end_in_a_sentence(tmp_path: Path) -> None:
         path.write_bytes(body)
         with contextlib.suppress(FileError, InputError):
             assert sum(len(block) for block in read_blocks(path, KINDS, rows=7))
+
+
+def test_numbers_among_texts_keep_their_digits(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"city": 1234567.0}\n{"city": 0.1}\n{"city": null}\n{"city": "x"}\n')
+    assert whole(tmp_path / "d.jsonl", 4)["city"] == ["1234567", "0.1", None, "x"]
+
+
+def test_categories_of_digits_are_the_same_in_training_and_prediction(tmp_path: Path) -> None:
+    from mtlens.tasks.readers import read_tasks
+
+    path = tmp_path / "d.csv"
+    path.write_text("code,x,label\n" + "".join(f"{i % 3:03d},{i},{i % 2}\n" for i in range(12)))
+    task = read_tasks(path, categories=["code"])[0]
+    assert isinstance(task.X, Table)
+    assert task.X["code"].tolist() == whole(path, 5, dict(task.X.kinds))["code"] == ["000", "001", "002"] * 4

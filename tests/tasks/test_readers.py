@@ -406,3 +406,30 @@ def test_one_name_needs_no_list() -> None:
     with pytest.raises(MtlensError, match="no task named 'ab'"):
         tasks.subset("ab")
     assert TaskSet.from_arrays(np.eye(2), [0, 1], names="only").names == ("only",)
+
+
+def test_a_column_is_a_category_everywhere_when_it_is_one_in_some_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,code,label\n" + "".join(f"{i},{i % 3:03d},{i % 2}\n" for i in range(12)))
+    (tmp_path / "b.csv").write_text(
+        "label,code,x\n" + "".join(f"{i % 2},{'00' if i % 2 else 'A0'}1,{i}\n" for i in range(12))
+    )
+    (tmp_path / "c.csv").write_text("label,code,x\n" + "".join(f"{i % 2},,{i}\n" for i in range(12)))
+    entries = "".join(f"[[task]]\nname='{n}'\npath='{n}.csv'\nlabel='label'\n" for n in "abc")
+    tasks = read_tasks(spec_of(tmp_path, entries))
+    assert [sorted(t.X.kinds.items()) for t in tasks] == [[("code", "category"), ("x", "number")]] * 3
+    assert tasks["a"].X["code"].tolist()[:3] == ["000", "001", "002"]  # as written, so that 001 is one category
+    assert set(tasks["b"].X["code"]) == {"001", "A01"} and set(tasks["c"].X["code"]) == {None}
+    assert "categories, as in another file: 'code'" in tasks.found[0]
+
+
+def test_categories_of_numbers_keep_their_digits_and_gaps(tmp_path: Path) -> None:
+    codes = pa.array([1234567.0, 1234568.0, None, 0.1] * 3)
+    pq.write_table(pa.table({"code": codes, "label": [0, 1] * 6}), tmp_path / "a.parquet")
+    column = read_tasks(tmp_path / "a.parquet", categories=["code"])[0].X["code"].tolist()
+    assert column[:4] == ["1234567", "1234568", None, "0.1"]
+
+
+def test_a_group_that_is_called_label_is_no_label(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,label\n1,0\n2,1\n3,0\n")
+    with pytest.raises(InputError, match="which columns are labels"):
+        read_tasks(tmp_path / "a.csv", group="label")

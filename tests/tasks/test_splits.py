@@ -279,3 +279,14 @@ def test_a_hundred_labels_on_one_input_are_all_stratified() -> None:
     tasks = Splits(0).assign(TaskSet.from_arrays(noise(3000), Y))
     share = np.array([(t.y[t.split == "test"] == 1).sum() / (t.y == 1).sum() for t in tasks])
     assert abs(share - 0.2).max() < 0.06
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [("soon", "holds 'soon'.*Write dates as 2020-12-31"), (None, "the time of row 59 is missing")]
+)
+def test_the_time_that_cannot_be_read_is_named(last: object, said: str) -> None:
+    time = np.array(["2020-01-01"] * 59 + [last], dtype=object)
+    columns = [time] if last else [time, time.astype("M8[D]")]
+    for column in columns:
+        with pytest.raises(InputError, match=said):
+            Splits(scheme="time").assign([Task("t", noise(60), np.arange(60) % 2, time=column)])

@@ -13,7 +13,7 @@ from mtlens.arrays import Array, FloatArray
 from mtlens.errors import InputError
 from mtlens.tasks import Table, Task
 from mtlens.tasks.frames import named_inputs
-from mtlens.tasks.table import ColumnKind, row_indices
+from mtlens.tasks.table import ColumnKind, row_indices, written
 from mtlens.tasks.task import Inputs
 
 Match: TypeAlias = Literal["same", "common"]
@@ -108,7 +108,7 @@ class View:
         column = self.column(name)
         values = (column if self.rows is None else column[self.rows]).tolist()
         if column.dtype.kind == "f":
-            return [MISSING if v != v else f"{int(v)}" if v == int(v) else repr(v) for v in values]
+            return [written(v) or MISSING for v in values]
         return [MISSING if v is None else str(v) for v in values]
 
     def texts(self, names: Sequence[str]) -> list[Array]:

@@ -36,7 +36,7 @@ from mtlens.tasks.files import (
     with_points,
 )
 from mtlens.tasks.npz import read_npz
-from mtlens.tasks.table import ColumnKind, Table
+from mtlens.tasks.table import ColumnKind, Table, written
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz", ".jsonl", ".ndjson")
 _PARSED = 1 << 23  # bytes of a delimited file parsed at once
@@ -112,12 +112,12 @@ def _stacked(pieces: list[Table | Array]) -> Table | Array:
 def _joined(columns: list[Array]) -> Array:
     """Columns under each other; numbers become texts where another block has texts."""
     if len({column.dtype.kind for column in columns}) > 1:
-        columns = [c if c.dtype.kind == "O" else np.array([_written(v) for v in c.tolist()], object) for c in columns]
+        columns = [c if c.dtype.kind == "O" else np.array([_text(v) for v in c.tolist()], object) for c in columns]
     return np.concatenate(columns)
 
 
-def _written(value: Any) -> str | None:
-    return None if value != value else f"{value:g}" if isinstance(value, float) else str(value)
+def _text(value: Any) -> str | None:
+    return written(value) if isinstance(value, float) else str(value)
 
 
 # ---------------------------------------------------------------------- delimited text
@@ -348,7 +348,7 @@ def _json_column(values: list[Any], kind: ColumnKind | None, name: str, path: Pa
             return np.array([np.nan if value is None else float(value) for value in values])
         except OverflowError as error:
             raise InputError(f"{path}: {name!r} holds a number too large for a float.") from error
-    return np.array([v if v is None or isinstance(v, str) else _written(v) for v in values], dtype=object)
+    return np.array([v if v is None or isinstance(v, str) else _text(v) for v in values], dtype=object)
 
 
 # ---------------------------------------------------------------------- columns

@@ -356,7 +356,7 @@ def _read_numbers(source: Source, dialect: _Dialect, layout: Layout, head: bytes
     apart = [name for name in dialect.names if name in layout.apart]
     numbers = [name for name in dialect.names if name not in layout.apart and name not in layout.last]
     numbers += [name for name in dialect.names if name in layout.last and name not in layout.apart]
-    if not numbers or set(layout.texts) & set(dialect.names):
+    if not numbers or {*layout.texts, *layout.categories} & set(dialect.names):
         return None
     types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(apart, pa.string())
     convert = pacsv.ConvertOptions(column_types=types, null_values=NULLS, strings_can_be_null=False)

@@ -18,8 +18,16 @@ from mtlens.tasks.examples import EXAMPLES
 from mtlens.tasks.files import SUFFIXES, Layout, checked_path, read_columns, suffix_of
 from mtlens.tasks.frames import is_frame, table_from
 from mtlens.tasks.npz import read_npz
-from mtlens.tasks.table import Table
-from mtlens.tasks.tables import LABEL_NAMES, TEXT_NAMES, feature_columns, settled, tasks_from_table, words_for
+from mtlens.tasks.table import ColumnKind, Table
+from mtlens.tasks.tables import (
+    LABEL_NAMES,
+    TEXT_NAMES,
+    column_kind,
+    feature_columns,
+    settled,
+    tasks_from_table,
+    words_for,
+)
 from mtlens.tasks.task import Kind, Task, TaskSet
 
 if TYPE_CHECKING:
@@ -236,7 +244,7 @@ def _from_spec(path: Path, duplicates: str | None) -> TaskSet:
     from mtlens.tasks.spec import read_spec
 
     spec = read_spec(path)
-    parts = [(entry, _read_part(path.parent / entry.path, entry.choices(), entry.layout())) for entry in spec.task]
+    parts = _agreed([(entry, _read_entry(entry, path.parent, ())) for entry in spec.task], path.parent)
     reference = _reference([part for _, part in parts])
     tasks: list[tuple[Entry, Task]] = []
     found: list[str] = []
@@ -254,6 +262,36 @@ def _from_spec(path: Path, duplicates: str | None) -> TaskSet:
     made_set = TaskSet(named, found=found, settings=_settings(spec, path.parent))
     wanted = spec.duplicates if duplicates is None else "keep"  # a caller's choice is carried out by read_tasks
     return drop_duplicates(made_set) if wanted == "drop" else made_set
+
+
+def _read_entry(entry: Entry, folder: Path, categories: Sequence[str]) -> _Part:
+    choices = entry.choices()
+    choices = replace(choices, categories=(*choices.categories, *categories))
+    return _read_part(folder / entry.path, choices, entry.layout())
+
+
+def _agreed(parts: list[tuple[Entry, _Part]], folder: Path) -> list[tuple[Entry, _Part]]:
+    """The same parts, where a column of categories in one file is no column of numbers in another.
+
+    Such a file is read again: "007" in a column of numbers has become 7.
+    """
+    kinds = [_feature_kinds(part) for _, part in parts]
+    mixed = {name for found in kinds for name, kind in found.items() if kind == "category"}
+    agreed = []
+    for (entry, part), found in zip(parts, kinds, strict=True):
+        named = [name for name, kind in found.items() if kind == "number" and name in mixed]
+        if named:
+            part = _read_entry(entry, folder, named)
+            part = replace(part, said=[*part.said, f"categories, as in another file: {_quoted(named)}"])
+        agreed.append((entry, part))
+    return agreed
+
+
+def _feature_kinds(part: _Part) -> dict[str, ColumnKind]:
+    if part.bundle is not None:
+        return {}
+    names = feature_columns(part.table, part.choices)
+    return {name: column_kind(name, part.table[name], part.choices) for name in names}
 
 
 def _settings(spec: Spec, folder: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from mtlens.arrays import Array, BoolArray, FloatArray, IntArray
 from mtlens.errors import InputError, unknown
 from mtlens.tasks.duplicates import row_keys
-from mtlens.tasks.frames import is_missing
+from mtlens.tasks.frames import is_missing, seconds_of
 from mtlens.tasks.table import Table
 from mtlens.tasks.task import Inputs, Task, TaskSet
 
@@ -462,21 +462,28 @@ def _times(task: Task) -> FloatArray:
     if task.time is None:
         raise InputError(f"Splits: scheme 'time' needs a time column, and task {task.name!r} has none. Give it one.")
     time = task.time
-    if time.dtype.kind == "M":
-        time = time.astype("datetime64[ns]").astype(np.int64)
     try:
-        numbers = time.astype(np.float64)
+        numbers = seconds_of(time) if time.dtype.kind == "M" else time.astype(np.float64)
     except (TypeError, ValueError):
         try:
-            numbers = time.astype("datetime64[us]").astype(np.int64).astype(np.float64)
+            numbers = seconds_of(time.astype("datetime64[us]"))
         except (TypeError, ValueError) as error:
+            wrong = next((value for value in time.tolist() if not _is_moment(value)), time[0])
             raise InputError(
-                f"task {task.name!r}: time holds {str(time[0])!r}, which is neither a number nor an ISO date."
+                f"task {task.name!r}: time holds {str(wrong)!r}, which is neither a number nor an ISO date. Write "
+                "dates as 2020-12-31, and give every row one."
             ) from error
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise InputError(f"task {task.name!r}: the time of row {row} is missing. A time split needs every row's time.")
     return numbers
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        return not np.isnat(np.datetime64(value))
+    except (TypeError, ValueError):
+        return False
 
 
 def _quantile(ordered: FloatArray, share: float) -> float:

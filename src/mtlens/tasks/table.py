@@ -84,6 +84,17 @@ class Table:
         return f"Table({self.num_rows} rows; {shown}{more})"
 
 
+def written(number: float) -> str | None:
+    """A number as the name of a category, without losing a digit; None when it is missing.
+
+    >>> written(1234567.0), written(0.1), written(float("nan"))
+    ('1234567', '0.1', None)
+    """
+    if number != number:
+        return None
+    return str(int(number)) if float(number).is_integer() else repr(float(number))
+
+
 def row_indices(given: Any, count: int, where: str) -> IntArray:
     """Some of ``count`` rows as indices; refused when they are neither whole numbers in range nor a mask of all.
 

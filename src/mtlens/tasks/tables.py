@@ -13,7 +13,7 @@ from mtlens.errors import InputError
 from mtlens.tasks.choices import Choices, looks_like_parts, parts_from, require, without
 from mtlens.tasks.files import NAMELESS, NULLS
 from mtlens.tasks.frames import is_missing
-from mtlens.tasks.table import ColumnKind, Table
+from mtlens.tasks.table import ColumnKind, Table, written
 from mtlens.tasks.task import Inputs, Task
 
 LABEL_NAMES = ("label", "labels", "target", "y", "class")
@@ -29,7 +29,8 @@ def settled(table: Table, choices: Choices, where: str) -> tuple[Choices, list[s
     _check_names(table, choices, where)
     said: list[str] = []
     if not choices.targets:
-        likely = [name for name in table.names if name.lower() in LABEL_NAMES]
+        taken = {*choices.special, *choices.text, *choices.features, *choices.categories}
+        likely = [name for name in table.names if name.lower() in LABEL_NAMES and name not in taken]
         if len(likely) != 1:
             raise InputError(
                 f"{where}: which columns are labels? Its columns are {_shown(table.names)}. "
@@ -101,7 +102,7 @@ def inputs_of(table: Table, names: Sequence[str], choices: Choices, where: str) 
     """Inputs of all tasks of one table, and the names of their columns; texts are called text, or text_a, text_b."""
     if not names:
         raise InputError(f"{where} has no column left for features: its columns are {_shown(table.names)}.")
-    kinds = {name: _column_kind(name, table[name], choices) for name in names}
+    kinds = {name: column_kind(name, table[name], choices) for name in names}
     if set(kinds.values()) == {"number"}:
         numbers = Table({name: _as_kind(table[name], "number") for name in names}).numbers()
         _refuse_infinity(numbers, names, where)
@@ -117,7 +118,7 @@ def _text_names(count: int) -> list[str]:
     return ["text"] if count == 1 else [f"text_{chr(97 + i)}" if i < 26 else f"text_{i}" for i in range(count)]
 
 
-def _column_kind(name: str, column: Array, choices: Choices) -> ColumnKind:
+def column_kind(name: str, column: Array, choices: Choices) -> ColumnKind:
     """Texts are stated, called so, or hold several words in most rows and are mostly different; else a category."""
     if name in choices.text:
         return "text"
@@ -137,7 +138,7 @@ def _as_kind(column: Array, kind: ColumnKind) -> Array:
     if kind == "number":
         return column.astype(np.float64, copy=False)
     if column.dtype.kind != "O":
-        return np.array([f"{v:g}" for v in column.tolist()], dtype=object)
+        return np.array([written(v) for v in column.tolist()], dtype=object)
     entries = column.tolist()
     if kind == "text":
         return np.array(["" if v is None else v for v in entries], dtype=object)

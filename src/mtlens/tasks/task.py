@@ -308,8 +308,13 @@ def _weights(weight: Any, name: str) -> FloatArray | None:
         column = np.asarray(weight, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"task {name!r}: sample weights must be numbers ({error}).") from error
-    if not np.isfinite(column).all() or (column < 0).any() or not (column > 0).any():
-        raise InputError(f"task {name!r}: sample weights must be finite, not negative and not all zero.")
+    wrong = ~np.isfinite(column) | (column < 0)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(
+            f"task {name!r}: the sample weight of row {row} is {column.flat[row]:g}; weights must be finite and not "
+            "negative. Give that row 0 to leave it out."
+        )
     return column
 
 

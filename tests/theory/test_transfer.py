@@ -83,7 +83,7 @@ def test_a_pair_equals_ridge_on_stacked_rows(flip: float, monkeypatch: pytest.Mo
     first, second = problems(seed=3)
     second = LinearProblem("t1", second.X, flip * second.y)
     # own label scales, so that the twin needs no empirical Bayes
-    monkeypatch.setattr("mtlens.theory.transfer._label_scales", lambda variances, rows: np.sqrt(variances))
+    monkeypatch.setattr("mtlens.theory.standardised._label_scales", lambda variances, rows: np.sqrt(variances))
     core = LinearTransfer([first, second], ridges=RIDGES, weights=(0.1, 1.0, 10.0), folds=4)
     losses = np.empty((1, 2, 9, 4))
     for f in range(4):

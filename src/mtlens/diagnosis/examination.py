@@ -16,9 +16,12 @@ from mtlens.errors import InputError
 from mtlens.tasks import Task, TaskSet
 from mtlens.tasks.duplicates import Overlap, find_duplicates
 from mtlens.theory.inputs import whole_seed
+from mtlens.theory.linear_problem import LinearProblem
 from mtlens.theory.rank_curve import RankCurve, rank_curve
 from mtlens.theory.spectral import checked_energy, descending_eigh, leading_directions, num_kept
-from mtlens.theory.transfer import LinearProblem, LinearTransfer, PairTable, View
+from mtlens.theory.standardised import View
+from mtlens.theory.transfer import LinearTransfer
+from mtlens.theory.transfer_records import PairTable
 from mtlens.theory.weights import svd_weights
 
 FOLDS = 5

@@ -12,7 +12,7 @@ from mtlens.arrays import Array
 from mtlens.errors import InputError
 from mtlens.features import fit_featurizer, transform_tasks
 from mtlens.tasks import Table, Task, TaskSet
-from mtlens.theory.transfer import LinearProblem
+from mtlens.theory.linear_problem import LinearProblem
 
 WIDTHS = (1024, 768, 512, 384, 256, 128, 64)  # tried from the left until the models of all pairs are affordable
 MOST_WORK = 1.2e12  # multiplications for all pairs: under a minute on two cores

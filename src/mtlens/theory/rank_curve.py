@@ -9,7 +9,8 @@ import numpy as np
 
 from mtlens.arrays import Array, FloatArray
 from mtlens.theory.joint_ridge import squared_error
-from mtlens.theory.transfer import LinearTransfer, View
+from mtlens.theory.standardised import View
+from mtlens.theory.transfer import LinearTransfer
 
 FLAT = 2.0  # standard errors that a rank must be worse than the best to count
 WORTH = 0.01  # of R2 that it must be worse besides: a point, less than capacity is worth choosing for

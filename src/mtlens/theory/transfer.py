@@ -10,9 +10,8 @@ What it does not tell: the transfer between networks. It is the transfer between
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -22,6 +21,11 @@ from mtlens.errors import InputError, unknown
 from mtlens.theory import joint_ridge
 from mtlens.theory.folded import Moments, assign_folds, check_folds, input_moments, output_moments
 from mtlens.theory.inputs import whole_seed
+from mtlens.theory.linear_problem import LinearProblem as LinearProblem
+from mtlens.theory.linear_problem import input_groups, near_mean, row_keys
+from mtlens.theory.standardised import Standard, View, standardised
+from mtlens.theory.transfer_records import Alone, PairTable, Transfer
+from mtlens.theory.transfer_records import LinearModel as LinearModel
 
 Method: TypeAlias = Literal["joint", "shrink"]
 METHODS: tuple[Method, ...] = ("joint", "shrink")
@@ -30,198 +34,7 @@ RIDGES = tuple(
 )  # multiples of the width d: the best ridge grows with d, not with m
 WEIGHTS = (0.1, 1.0, 10.0)  # a source row counts this much of a target row
 LEVEL = 0.95  # of every interval here
-WORTH = 1e-3  # of R2: a smaller difference is called unsure, however regular it is over folds
 KEPT_VIEWS = 2**28  # bytes of standardised moments kept rather than computed again
-
-
-@dataclass(frozen=True, eq=False)
-class LinearProblem:
-    """One task for the linear core: numbers in, numbers out.
-
-    Args:
-        name: of the task.
-        X: ``(m, d)`` finite numbers; every problem of a core has the same ``d`` columns, meaning the same things.
-        y: ``(m,)`` labels, NaN = missing; class codes 0 .. K-1 for classes.
-        kind: "regression", "binary" or "multiclass". Classes are fitted by least squares on 0/1 columns (one for
-            binary, K for multiclass).
-        weight: ``(m,)`` sample weights or None.
-        group: ``(m,)`` rows that must be held out together, also across problems, or None.
-        num_classes: K, found from ``y`` when not given.
-    """
-
-    name: str
-    X: Array
-    y: FloatArray
-    kind: str = "regression"
-    weight: FloatArray | None = None
-    group: Array | None = None
-    num_classes: int = 0
-
-    def __post_init__(self) -> None:
-        if self.X.ndim != 2 or len(self.X) != len(self.y):
-            raise InputError(
-                f"linear problem {self.name!r}: X has shape {self.X.shape} and y {self.y.shape}. "
-                "Give (m, d) numbers and m labels; flatten or featurise other inputs first."
-            )
-        if not self.labelled.any():
-            raise InputError(f"linear problem {self.name!r} has no labelled row. Drop it, or give it labels.")
-
-    @cached_property
-    def labelled(self) -> BoolArray:
-        """``(m,)`` rows with a label (and a weight above zero)."""
-        known: BoolArray = ~np.isnan(self.y)
-        if self.weight is not None:
-            known &= np.asarray(self.weight) > 0
-        return known
-
-    @cached_property
-    def outputs(self) -> FloatArray:
-        """``(m, q)`` what the linear model fits: the label, or a 0/1 column a class; NaN where missing."""
-        if self.kind != "multiclass":
-            return self.y[:, None].astype(np.float64)
-        count = self.num_classes or int(np.nanmax(self.y)) + 1
-        one_hot: FloatArray = (self.y[:, None] == np.arange(count)).astype(np.float64)
-        one_hot[np.isnan(self.y)] = np.nan
-        return one_hot
-
-
-@dataclass(frozen=True)
-class Alone:
-    """The tuned ridge of one task. ``score`` and ``folds`` are R2 (Brier skill for classes), out of fold."""
-
-    target: str
-    score: float
-    folds: FloatArray
-    ridge: float
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """Joint minus alone on one target, out of fold, as a share of the target's variance (R2 or Brier skill).
-
-    Positive: joining helps. ``folds`` holds a difference a fold; ``low`` and ``high`` are a corrected resampled t
-    interval from them (training sets overlap), ``p_helps`` the confidence that the difference is above zero
-    (``p_hurts`` below). With one fold there is no interval (``low`` = -inf).
-    """
-
-    target: str
-    sources: tuple[str, ...]
-    difference: float
-    low: float
-    high: float
-    p_helps: float
-    p_hurts: float
-    folds: FloatArray
-    alone: float
-    joint: float
-    ridge: float
-    weight: float
-
-    @property
-    def verdict(self) -> str:
-        """Helps or hurts when the interval leaves out zero and the difference is worth naming; otherwise unsure."""
-        if abs(self.difference) < WORTH:
-            return "unsure"
-        return "helps" if self.low > 0 else "hurts" if self.high < 0 else "unsure"
-
-
-@dataclass(frozen=True, eq=False)
-class PairTable:
-    """Transfer for many ordered pairs; arrays are (targets, sources) and NaN where target and source are one task."""
-
-    targets: tuple[str, ...]
-    sources: tuple[str, ...]
-    difference: FloatArray
-    low: FloatArray
-    high: FloatArray
-    p_helps: FloatArray
-    p_hurts: FloatArray
-    folds: FloatArray  # (targets, sources, K)
-    alone: FloatArray  # (targets,)
-    ridge: FloatArray
-    weight: FloatArray
-
-    def get(self, target: str, source: str) -> Transfer:
-        """One cell as a record."""
-        for name, known in ((target, self.targets), (source, self.sources)):
-            if name not in known:
-                raise unknown("task", name, known)
-        t, s = self.targets.index(target), self.sources.index(source)
-        numbers = {k: float(getattr(self, k)[t, s]) for k in ("difference", "low", "high", "p_helps", "p_hurts")}
-        alone = float(self.alone[t])
-        return Transfer(
-            target, (source,), **numbers, folds=self.folds[t, s], alone=alone, joint=alone + numbers["difference"],
-            ridge=float(self.ridge[t, s]), weight=float(self.weight[t, s]),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class LinearModel:
-    """A fitted linear model in original units. ``coef`` (d, q), ``intercept`` (q,).
-
-    Predictions are clipped to ``low``..``high``, the range of the labels it was trained on, so that one row far
-    outside the training inputs cannot ruin a mean; class columns are clipped to [0, 1] and brought to sum one.
-    """
-
-    target: str
-    sources: tuple[str, ...]
-    method: str
-    coef: FloatArray
-    intercept: FloatArray
-    low: float
-    high: float
-    kind: str
-    settings: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def ridge(self) -> float:
-        return self.settings["ridge"]
-
-    @property
-    def weight(self) -> float:
-        return self.settings.get("weight", 0.0)
-
-    def predict(self, X: Array) -> FloatArray:
-        """(m,) values or probabilities of class 1; (m, K) probabilities for multiclass."""
-        raw = np.asarray(X, dtype=np.float64) @ self.coef + self.intercept
-        bounded: FloatArray = np.clip(raw, self.low, self.high)
-        if self.kind != "multiclass":
-            return bounded[:, 0]
-        total = bounded.sum(axis=1, keepdims=True)
-        return np.where(total > 0, bounded / np.where(total > 0, total, 1.0), 1.0 / bounded.shape[1])
-
-
-@dataclass(frozen=True, eq=False)
-class Standard:
-    """One task seen from the training rows of one fold: inputs and labels centred and scaled, and the held-out rows."""
-
-    G: FloatArray  # (d, d)
-    c: FloatArray  # (d, q)
-    rows: float
-    mean_x: FloatArray
-    mean_y: FloatArray
-    scale_y: float
-    hold_xx: FloatArray
-    hold_xy: FloatArray
-    hold_yy: float
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """All tasks with one fold left out (or none): what models are fitted to and judged on."""
-
-    scale_x: FloatArray
-    tasks: tuple[Standard, ...]
-    sharing: tuple[int, ...]  # tasks with the same number have the same G and the same held-out inputs
-    kept: dict[Any, Any] = field(default_factory=dict)  # eigenbases and merged sources, made when first asked for
-
-    def eigen(self, i: int) -> tuple[FloatArray, FloatArray]:
-        """Eigenvalues (not negative) and eigenvectors of a task's ``G``; once for tasks that share it."""
-        key = ("eigen", self.sharing[i])
-        if key not in self.kept:
-            self.kept[key] = _eigen(self.tasks[i].G)
-        values, vectors = self.kept[key]
-        return values, vectors
 
 
 class LinearTransfer:
@@ -268,8 +81,8 @@ class LinearTransfer:
         self.fold_of = self.repeats[0]
         self.folds_a_repeat = int(max(fold.max() for fold in self.fold_of)) + 1
         self.num_folds = self.folds_a_repeat * len(self.repeats)
-        self.sharing = _input_groups(self.problems)
-        self._origins = [_origin(p.X) for p in self.problems]
+        self.sharing = input_groups(self.problems)
+        self._origins = [near_mean(p.X) for p in self.problems]
         self._held, self._always = self._read()
         self._total = self._always
         for f in range(self.folds_a_repeat):
@@ -307,7 +120,7 @@ class LinearTransfer:
             )
         classes = [p.y if p.kind != "regression" else None for p in self.problems]
         masks = [p.labelled for p in self.problems]
-        return assign_folds(_row_keys(self.problems), masks, classes, folds=folds, seed=seed)
+        return assign_folds(row_keys(self.problems), masks, classes, folds=folds, seed=seed)
 
     def _read(self) -> tuple[list[list[Moments]], list[Moments]]:
         """The one pass over the rows (one a repeat): moments a fold, and of the rows that are always trained on."""
@@ -356,60 +169,12 @@ class LinearTransfer:
         """Tasks with ``fold`` left out; None leaves nothing out. Kept when all of them fit in ``KEPT_VIEWS``."""
         if fold in self._views:
             return self._views[fold]
-        view = self._standardised(fold)
+        held = None if fold is None else [folds[fold] for folds in self._held]
+        view = standardised(self._total, held, self.sharing, self.names, fold)
         matrices = 2 * (self.num_folds + 1) * len(set(self.sharing))
         if fold is None or matrices * self.width**2 * 8 <= KEPT_VIEWS:
             self._views[fold] = view
         return view
-
-    def _standardised(self, fold: int | None) -> View:
-        train = self._total
-        if fold is not None:
-            train = Moments.combined(self._total, [held[fold] for held in self._held], -1, self.sharing)
-        centred: dict[int, FloatArray] = {}
-        labels = []
-        for moments, group, name in zip(train, self.sharing, self.names, strict=True):
-            if moments.mass <= 0:
-                raise InputError(
-                    f"task {name!r} has no labelled row outside fold {fold}, so nothing to train on: its rows are kept "
-                    "together by groups, by inputs shared with other tasks, or by the folds given. Leave that task "
-                    "out, or give it rows of other groups."
-                )
-            xx, xy, yy = moments.about(moments.mean_x, moments.mean_y, inputs=group not in centred)
-            centred.setdefault(group, xx)
-            labels.append((xy, max(yy, 0.0) / moments.mass))
-        scale_x = _column_scales(
-            np.stack([np.diagonal(centred[g]) / m.mass for g, m in zip(self.sharing, train, strict=True)]),
-            np.stack([np.diagonal(t.xx) / m.mass for t, m in zip(self._total, train, strict=True)]),
-        )
-        scale_y = _label_scales(np.array([v for _, v in labels]), np.array([m.mass for m in train]))
-        outer = np.outer(scale_x, scale_x)
-        scaled = {group: xx / outer for group, xx in centred.items()}
-        tasks = []
-        held_inputs: dict[int, FloatArray] = {}
-        for i, moments in enumerate(train):
-            xy = labels[i][0]
-            hold_xx, hold_xy, hold_yy = np.zeros((0, 0)), np.zeros((0, 0)), 0.0
-            if fold is not None:
-                group = self.sharing[i]
-                is_first = group not in held_inputs
-                raw_xx, raw_xy, raw_yy = self._held[i][fold].about(moments.mean_x, moments.mean_y, inputs=is_first)
-                hold_xx = held_inputs.setdefault(group, raw_xx / outer if is_first else raw_xx)
-                hold_xy, hold_yy = raw_xy / (scale_x[:, None] * scale_y[i]), raw_yy / scale_y[i] ** 2
-            tasks.append(
-                Standard(
-                    scaled[self.sharing[i]],
-                    xy / (scale_x[:, None] * scale_y[i]),
-                    moments.mass,
-                    moments.mean_x,
-                    moments.mean_y,
-                    float(scale_y[i]),
-                    hold_xx,
-                    hold_xy,
-                    hold_yy,
-                )
-            )
-        return View(scale_x, tuple(tasks), tuple(self.sharing))
 
     # ------------------------------------------------------------------ alone
 
@@ -875,53 +640,6 @@ def _grid(given: Sequence[float] | None, default: tuple[float, ...], what: str) 
     return np.unique(grid)
 
 
-def _origin(X: Array) -> FloatArray:
-    """A point near the mean: moments relative to it keep their digits when columns have large means."""
-    origin: FloatArray = np.asarray(X[: min(len(X), 4096)], dtype=np.float64).mean(axis=0)
-    if not np.isfinite(origin).all():
-        row = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
-        raise InputError(f"linear transfer needs finite inputs; row {row} is not. Fill or drop such values first.")
-    return origin
-
-
-def _input_groups(problems: Sequence[LinearProblem]) -> list[int]:
-    """A number a problem; equal where problems share X, the labelled rows and the weights, hence every input moment."""
-    seen: dict[tuple[int, bytes, bytes], int] = {}
-    groups = []
-    for p in problems:
-        weight = b"" if p.weight is None else np.asarray(p.weight, dtype=np.float64).tobytes()
-        groups.append(seen.setdefault((id(p.X), np.packbits(p.labelled).tobytes(), weight), len(seen)))
-    return groups
-
-
-def _row_keys(problems: Sequence[LinearProblem]) -> list[Array]:
-    """What must stay together: rows of one shared X, and equal group labels anywhere."""
-    bases: dict[int, int] = {}
-    keys = []
-    total = 0
-    for p in problems:
-        if id(p.X) not in bases:
-            bases[id(p.X)] = total
-            total += len(p.X)
-        keys.append(bases[id(p.X)] + np.arange(len(p.X)))
-    if all(p.group is None for p in problems):
-        return keys
-    return _joined_by_group(problems, keys, total)
-
-
-def _joined_by_group(problems: Sequence[LinearProblem], keys: list[Array], total: int) -> list[Array]:
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    labels = [np.asarray(p.group).astype(str) for p in problems if p.group is not None]
-    names, place = np.unique(np.concatenate(labels), return_inverse=True)
-    rows = np.concatenate([key for p, key in zip(problems, keys, strict=True) if p.group is not None])
-    size = total + len(names)
-    links = coo_matrix((np.ones(len(rows)), (rows, total + place)), shape=(size, size))
-    _, component = connected_components(links, directed=False)
-    return [component[key] for key in keys]
-
-
 def _solved(G: FloatArray, c: FloatArray, ridge: float) -> FloatArray:
     found: FloatArray = joint_ridge.solve_ridges(G[None], c[None], np.array([ridge]))[0, 0]
     return found
@@ -930,51 +648,6 @@ def _solved(G: FloatArray, c: FloatArray, ridge: float) -> FloatArray:
 def _members(sharing: Sequence[int]) -> Iterator[list[int]]:
     for number in dict.fromkeys(sharing):
         yield [i for i, other in enumerate(sharing) if other == number]
-
-
-def _eigen(G: FloatArray) -> tuple[FloatArray, FloatArray]:
-    values, vectors = np.linalg.eigh(G)
-    return np.maximum(values, 0.0), vectors
-
-
-def _column_scales(variances: FloatArray, squares: FloatArray) -> FloatArray:
-    """One standard deviation a column: the geometric mean over the tasks in which the column varies.
-
-    Infinite where it varies in none (a rare word whose rows are all held out): such a column takes no part. Training
-    sums are differences of sums over all rows, ``squares``, so a variance within their rounding error is none.
-
-    Args:
-        variances: ``(k, d)`` of the training rows.
-        squares: ``(k, d)`` sums of squares over all rows, in the same unit.
-    """
-    noise = 1e-12 * np.maximum(squares, variances.max(axis=0))
-    varies = variances > np.maximum(noise, np.finfo(float).tiny)
-    logs = np.where(varies, np.log(np.where(varies, variances, 1.0)), 0.0)
-    scales: FloatArray = np.exp(0.5 * logs.sum(axis=0) / np.maximum(varies.sum(axis=0), 1))
-    return np.where(varies.any(axis=0), scales, np.inf)
-
-
-def _label_scales(variances: FloatArray, rows: FloatArray) -> FloatArray:
-    """Standard deviations of the labels, drawn to their common value as far as sampling explains how they differ.
-
-    On the log scale a sample standard deviation has variance about ``1 / (2 (m - 1))``; what the tasks differ beyond
-    that is real (other units) and kept. Tasks in one unit with few rows then share one scale; tasks in metres and
-    millimetres keep their own.
-    """
-    known = variances > 0
-    if not known.any():
-        return np.ones(len(variances))
-    logs = 0.5 * np.log(variances[known])
-    noise = 0.5 / np.maximum(rows[known] - 1.0, 1.0)
-    precision = 1.0 / noise
-    centre = float(precision @ logs / precision.sum())
-    freedom = len(logs) - 1
-    excess = float(precision @ (logs - centre) ** 2) - freedom
-    spread = max(excess, 0.0) / max(precision.sum() - (precision**2).sum() / precision.sum(), np.finfo(float).tiny)
-    keep = spread / (spread + noise) if freedom else np.ones(1)
-    scales = np.ones(len(variances))
-    scales[known] = np.exp(centre + keep * (logs - centre))
-    return scales
 
 
 def _padded(c: FloatArray, outputs: int) -> FloatArray:

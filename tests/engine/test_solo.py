@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from torch import nn
 
 from mtlens import Task, TaskSet, Training, train
 from mtlens.engine import workers
+from mtlens.engine.checkpoints import load_tree, save_tree
 from mtlens.engine.prepare import Preparation
 from mtlens.engine.result import Trained
 from mtlens.engine.saving import load_trained, trained_identity
@@ -316,6 +318,49 @@ def test_other_folders_are_refused(tmp_path: Path, shared: TaskSet) -> None:
         Training(shared, start_from=str(tmp_path / "nowhere")).identity  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("settings", "capacity"), -1),
+        (("settings", "dtype"), "int8"),
+        (("settings", "trunk"), 3),
+        (("model", "net", "heads"), []),
+        (("model", "net", "heads"), [[10**9, 10**9]] * 3),
+        (("model",), 3),
+        (("scores",), 3),
+        (("history",), None),
+        (("identity",), 3),
+    ],
+)
+def test_a_folder_rewritten_with_care_is_refused(
+    shared: TaskSet, tmp_path: Path, place: tuple[str, ...], value: object
+) -> None:
+    """Right checksums, wrong content: a sentence, no traceback and no memory."""
+    train(Training(shared, "mlp", 3, epochs=1))[0].save(tmp_path)
+    tree = load_tree(tmp_path, name="trained")
+    part = tree
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = value
+    save_tree(tmp_path, tree, name="trained")
+    with pytest.raises((FileError, InputError), match=r"not hold a finished training|settings it was saved with"):
+        load_trained(tmp_path)
+    save_tree(tmp_path, [1], name="trained")
+    with pytest.raises(FileError, match="does not hold a finished training"):
+        Training(shared, "mlp", 3, start_from=tmp_path).identity  # noqa: B018
+
+
+def test_starts_with_other_or_no_parameters_are_refused(shared: TaskSet) -> None:
+    (source,) = train(Training(shared, "mlp", 4, epochs=1))
+    with pytest.raises(InputError, match=r"biases\.0.*Use the same trunk"):  # it would have dropped the biases
+        train(Training(shared, "relu", 4, start_from=source))
+    (bare,) = train(Training(shared, "mlp", 4, epochs=1), keep="scores")
+    with pytest.raises(InputError, match="kept no model, so there is nothing to start from"):
+        Training(shared, "mlp", 4, start_from=bare)
+    with pytest.raises(InputError, match="read from a folder, found None"):
+        load_trained(None)  # type: ignore[arg-type]
+
+
 def test_a_second_call_reads_what_is_finished(
     shared: TaskSet, texts: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +429,23 @@ def test_a_worker_that_dies_is_a_reason_and_the_rest_goes_on(texts: TaskSet, mon
     trained = train(several(texts), workers=2)
     assert [one.ok for one in trained] == [True, False, True, True, True]
     assert "exit code -9" in trained[1].reason
+
+
+@pytest.mark.skipif(not workers.can_fork(), reason="workers are threads here")
+def test_a_worker_ends_when_its_parent_is_gone(texts: TaskSet) -> None:
+    """A parent that was killed closes its ends of the pipes; the copies that forking made must not keep them open."""
+    member = Preparation().member(Training(texts, "cnn", 3, epochs=10**9, select="last"))
+    context = multiprocessing.get_context("fork")
+    (ours, theirs), (other, _) = context.Pipe(), context.Pipe()
+    arguments = (theirs, [ours, other], [(0, member)], "scores", None)
+    worker = context.Process(target=workers._work, args=arguments, daemon=True)
+    worker.start()
+    theirs.close()
+    ours.send_bytes(b"0")
+    assert ours.recv_bytes().startswith(b"E")  # it trains
+    ours.close()
+    worker.join(30)
+    assert worker.exitcode == 0
 
 
 def test_a_workers_error_is_the_callers(texts: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,10 +81,12 @@ def load_tree(folder: str | os.PathLike[str], *, name: str = "state") -> Tree:
     ...     load_tree(folder)
     {'epoch': 3, 7: (tensor([1., 1.]), inf)}
     """
+    if not isinstance(folder, (str, os.PathLike)):
+        raise InputError(f"a saved state is read from a folder, found {folder!r}. Give the folder that was written.")
     path = Path(folder) / f"{name}.json"
     record = _read_record(path)
-    tensors = _read_tensors(path, record["tensors"])
     try:
+        tensors = _read_tensors(path, record["tensors"])
         return _decode(record["content"], tensors)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise _damaged(path, f"its content does not fit its tensors ({error!r})") from error

@@ -295,7 +295,7 @@ def continue_from(values: Start, training: Training, slots: Sequence[Slot], star
 def _check_trunk(fresh: dict[str, Tensor], given: dict[str, Tensor], training: Training, start: Trained) -> None:
     shapes = {name: tuple(value.shape) for name, value in given.items()}
     wanted = {name: tuple(value.shape) for name, value in fresh.items()}
-    if any(shapes.get(name) != shape for name, shape in wanted.items()):
+    if shapes != wanted:
         raise InputError(
             f"{training!r} cannot start from {start.training!r}: its trunk has parameters {shapes}, but this training "
             f"needs {wanted}. Use the same trunk, capacity and features."

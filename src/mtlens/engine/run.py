@@ -128,7 +128,8 @@ class _Call:
             elif self.stop.is_set():
                 results[number] = Trained(training, reason="interrupted")
             elif start is not None and start.model is None:
-                results[number] = Trained(training, reason=f"its start ended with: {start.reason}")
+                why = "kept no model" if start.ok else f"ended with: {start.reason}"
+                results[number] = Trained(training, reason=f"its start {why}")
             else:
                 members.append((number, prepared.member(training, start)))
         stacked = [pair for pair in members if self._stacks(pair[1])]

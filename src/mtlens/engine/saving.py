@@ -14,7 +14,7 @@ from mtlens.engine.checkpoints import Tree, check_state_dict, load_tree, save_tr
 from mtlens.engine.inputs import input_map
 from mtlens.engine.result import Output, Trained, TrainedModel
 from mtlens.engine.training import Training
-from mtlens.errors import FileError, InputError
+from mtlens.errors import FileError, InputError, MtlensError
 from mtlens.nets.alignment import Alignment
 from mtlens.nets.embedding import own_values
 from mtlens.nets.family import FAMILIES, Family, family_of
@@ -80,8 +80,11 @@ def load_trained(path: str | Path, *, trunk: Family | Callable[[Any], nn.Module]
     """
     saved = load_tree(path, name=NAME)
     try:
+        _check_shape(saved)
         return _restored(saved, Path(path), trunk)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except MtlensError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise FileError(
             f"{path} does not hold a finished training ({error!r}). Give a folder that save wrote."
         ) from error
@@ -89,8 +92,27 @@ def load_trained(path: str | Path, *, trunk: Family | Callable[[Any], nn.Module]
 
 def trained_identity(path: str | Path) -> str:
     """Identity of the training saved in a folder."""
-    identity = load_tree(path, name=NAME)["identity"]
-    return str(identity)
+    saved = load_tree(path, name=NAME)
+    if not isinstance(saved, Mapping) or not isinstance(saved.get("identity"), str):
+        raise FileError(f"{path} does not hold a finished training. Give a folder that save wrote.")
+    return str(saved["identity"])
+
+
+def _check_shape(saved: Mapping[str, Any]) -> None:
+    """Refuse a record whose fields are not what `Trained` says they are."""
+    kinds = {
+        "identity": str,
+        "settings": Mapping,
+        "scores": Mapping,
+        "history": Mapping,
+        "seconds": float,
+        "reason": str,
+    }
+    for name, kind in kinds.items():
+        if not isinstance(saved[name], kind):
+            raise TypeError(f"{name} is {saved[name]!r:.40}")
+    if not all(isinstance(own, Mapping) for own in saved["scores"].values()):
+        raise TypeError("scores are not split -> task -> number")
 
 
 def _restored(saved: Mapping[str, Any], path: Path, trunk: Any) -> Trained:

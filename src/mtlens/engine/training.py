@@ -252,6 +252,11 @@ def _check_start(training: Training) -> None:
             f"Training: start_from={start!r} is a {type(start).__name__}. Give a Trained, the folder of one, or a "
             "Training."
         )
+    if isinstance(start, Trained) and start.ok and start.model is None:
+        raise InputError(
+            f"Training: start_from={start.training!r} kept no model, so there is nothing to start from. Train it with "
+            "keep='model'."
+        )
     moves = "trunk" not in training.freeze and training.align != "fixed"
     if start is None and moves and training.optimizer != "adam" and training.family.learns_tables:
         raise InputError(

@@ -36,7 +36,7 @@ class Grid:
         known = {field.name for field in fields(Training)} - {"tasks", "seed"}
         for name, own in self.values.items():
             if name not in known:
-                raise unknown("setting", name, known, "Grid")
+                raise unknown("setting", name, sorted(known), "Grid")
             if not own:
                 raise InputError(f"Grid: {name} has no values. Give at least one.")
 

@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,9 @@ class _Crew:
             return
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, self.jobs, self.keep, self.state.shelf), daemon=True)
+        inherited = [ours, *self.busy]
+        job = (theirs, inherited, self.jobs, self.keep, self.state.shelf)
+        process = context.Process(target=_work, args=job, daemon=True)
         with warnings.catch_warnings():  # Python warns that forking a process with threads may lock up: see can_fork
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
@@ -193,10 +195,21 @@ class _Crew:
             raise _told_error(body)
 
 
-def _work(pipe: Connection, jobs: Jobs, keep: str, shelf: Shelf | None) -> None:
-    """A worker's life. Ctrl-C is the parent's to handle."""
+def _work(pipe: Connection, inherited: Sequence[Connection], jobs: Jobs, keep: str, shelf: Shelf | None) -> None:
+    """A worker's life. Ctrl-C is the parent's to handle; a parent that was killed ends its workers.
+
+    The fork copied the parent's ends of the pipes: while one of them is open here, no pipe would ever break.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in inherited:
+        end.close()
     torch.set_num_threads(1)
+    with suppress(BrokenPipeError, ConnectionResetError, EOFError):
+        _serve(pipe, jobs, keep, shelf)
+
+
+def _serve(pipe: Connection, jobs: Jobs, keep: str, shelf: Shelf | None) -> None:
+    """Train what the parent asks for until it says that nothing is left."""
 
     def on_epoch(samples: int) -> bool:
         pipe.send_bytes(_EPOCH + str(samples).encode())
@@ -206,6 +219,8 @@ def _work(pipe: Connection, jobs: Jobs, keep: str, shelf: Shelf | None) -> None:
         try:
             member = jobs[int(place)][1]
             pipe.send_bytes(_RESULT + _packed(_trained(member, "cpu", keep, on_epoch, shelf)))
+        except (BrokenPipeError, ConnectionResetError):
+            raise
         except Exception as error:
             pipe.send_bytes(_ERROR + tree_to_bytes({"kind": type(error).__name__, "text": str(error)}))
 

@@ -76,6 +76,22 @@ def test_a_ledger_of_another_format(tmp_path: Path) -> None:
         Ledger(path)
 
 
+def test_damage_inside_a_whole_page_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    with Ledger(path) as ledger:
+        ledger.add([Record("a", {}, {"test": {"t": 0.5}})])
+        ledger.remember("screening", [1])
+    base = sqlite3.connect(path)
+    base.execute("UPDATE trainings SET scores='{\"test'")
+    base.execute("UPDATE facts SET value='[1' WHERE key='screening'")
+    base.commit()
+    base.close()
+    with Ledger(path) as ledger:
+        for reading in (lambda: ledger.find(["a"]), lambda: list(ledger), lambda: ledger.fact("screening")):
+            with pytest.raises(FileError, match=r"the file is damaged .*Put a whole copy back"):
+                reading()
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="Check that the folder exists"):
         Ledger(tmp_path / "nowhere" / "l.sqlite")

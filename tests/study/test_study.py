@@ -10,6 +10,7 @@ import threading
 import time
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from mtlens.study import Settings, Study, StudyResult
 from mtlens.study.evidence import Evidence
 from mtlens.study.executors import HereExecutor, executor_of
 from mtlens.study.ledger import Record
-from mtlens.study.plan import Unit, alone_units, pair_units, stacks_of
+from mtlens.study.plan import Unit, all_pairs, alone_units, pair_units, stacks_of
 from mtlens.study.prepare import Splitter
+from mtlens.study.screening import screen
 from mtlens.study.settings import Budget
 from mtlens.tasks import Table, Task, TaskSet
 
@@ -237,6 +239,15 @@ def test_a_forked_process_holds_none_of_the_parents_files(tmp_path: Path) -> Non
     assert other.wait() == -signal.SIGKILL
     for pipe in (process.stdin, process.stdout, other.stdin, other.stdout):
         pipe.close()
+
+
+def test_rounding_orders_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equally promising pairs keep the order of the tasks, whatever the last digit of a sum was."""
+    tasks = TaskSet([Task(name, np.eye(4), np.arange(4.0)) for name in "abcd"])
+    noise = 1e-13 * np.random.default_rng(0).standard_normal((4, 4))
+    table = SimpleNamespace(difference=0.1 + noise, high=np.full((4, 4), 0.2))
+    monkeypatch.setattr("mtlens.study.screening.core_of", lambda *_, **__: SimpleNamespace(pairs=lambda: table))
+    assert screen(tasks).order == tuple(all_pairs("abcd"))
 
 
 def test_grids_are_equal_and_printed(folder: Path) -> None:

@@ -71,8 +71,8 @@ class Ledger:
         if said != ["ok"]:
             raise sqlite3.DatabaseError(said[0])
         self._base.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (str(FORMAT),))
-        found = int(self._base.execute("SELECT value FROM facts WHERE key='format'").fetchone()[0])
-        if found != FORMAT:
+        found = self._base.execute("SELECT value FROM facts WHERE key='format'").fetchone()[0]
+        if found != str(FORMAT):
             raise FileError(
                 f"the ledger {self.path} has format {found}; this mtlens reads format {FORMAT}. Use the version of "
                 "mtlens that wrote it, or another --out."
@@ -127,7 +127,7 @@ class Ledger:
         """A remembered by-product (a screening, say), or None."""
         with self._explained("read"):
             row = self._base.execute("SELECT value FROM facts WHERE key=?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
+            return None if row is None else json.loads(row[0])
 
     def remember(self, key: str, value: Any) -> None:
         """Keep a by-product under a key that determines it."""
@@ -163,7 +163,7 @@ class Ledger:
     def _explained(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, json.JSONDecodeError) as error:  # a page may be whole and its content not
             raise FileError(self._explain(doing, str(error))) from error
 
     def _explain(self, doing: str, said: str) -> str:

@@ -32,7 +32,7 @@ from mtlens.tasks.splits import hold_out_official_test
 
 FEWEST_TASKS = 2
 MOST_TASKS = 200
-SCREENING = 1  # raise it when the same data start to be screened differently
+SCREENING = 2  # raise it when the same data start to be screened differently
 LEDGER_FILE = "ledger.sqlite"
 ADVICE_FILE = "advice.toml"
 OFFICIAL_ONLY = (

@@ -23,7 +23,7 @@ from mtlens.paper.registry import Experiment, register
 
 WHERE = "Algorithm 1; Appendix B, Figure 9"
 MTL, ALIGNED, TUNE, RIDGED = "joint", "Algorithm 1", "fine-tuning, no R", "Algorithm 1, regularised"
-RANDOM = "Algorithm 1, random B"
+RANDOM, LEAST = "Algorithm 1, random B", "least squares alone"
 WEAK, LONGER, TUNED = "alone, gradient descent", "alone, twice the steps", "tuned ridge alone"
 SOURCES = ("same covariance", "different covariance")
 
@@ -160,10 +160,10 @@ def _one_target(draws: Draws, c: AlignmentSettings, seed: int, example: Example,
         WEAK: chosen(descend(X, y, zero, steps=c.steps, rate=c.rate), Xv, yv),
         LONGER: chosen(descend(X, y, zero, steps=2 * c.steps, rate=c.rate), Xv, yv),
         TUNED: cross_validated(Xall, yall, lambda X, y: zero, folds=c.folds, shares=(0.0,)),
-        "least squares alone": least_squares(X, y),
         RANDOM: chosen(align(X, y, untrained, head, steps=c.steps, rate=c.rate), Xv, yv),
     }
     base = {name: rank_correlation(example, theta) for name, theta in alone.items()}
+    weak = rank_correlation(example, least_squares(X, y))
     for source in SOURCES:
         for m2 in c.source_rows:
             X2, y2 = same_moments(*(part[:m2] for part in example.sources[source]))
@@ -181,9 +181,13 @@ def _one_target(draws: Draws, c: AlignmentSettings, seed: int, example: Example,
                 TUNE: chosen(tuned, Xv, yv),
                 RIDGED: cross_validated(Xall, yall, joint_model, folds=c.folds, shares=c.shares),
             }
-            models |= {whitened(shrink): whitened_joint(X, y, X2, y2, shrink) for shrink in c.shrinks}
+            white = {whitened(shrink): whitened_joint(X, y, X2, y2, shrink) for shrink in c.shrinks}
+            scores, after_whitening = (
+                {name: rank_correlation(example, theta) for name, theta in found.items()} for found in (models, white)
+            )
             panel = panel_of(source, m1)
-            draws.add_all(panel, m2, base | {n: rank_correlation(example, theta) for n, theta in models.items()})
+            draws.add_all(panel, m2, base | scores)
+            draws.add_all(f"{panel}, whitened", m2, {MTL: scores[MTL], LEAST: weak} | after_whitening)
             if c.noise:
                 after, before = (float(np.sum((X @ theta - y) ** 2)) for theta in (tuned[-1], shared))
                 fitted = before <= 1e-20 * float(y @ y)  # nothing to descend from, so all of it is left
@@ -242,20 +246,14 @@ def _whitener(X: FloatArray, shrink: float) -> FloatArray:
 
 
 def _panels(c: AlignmentSettings) -> list[Panel]:
-    controls = (TUNE, RANDOM, WEAK, LONGER, TUNED, "least squares alone")
-    return [
-        Panel(
-            panel_of(source, m1),
-            f"Target with {m1:,} rows, source of {source}",
-            "rows of the source, m_2",
-            "Spearman on the target",
-            True,
-            None,
-            controls,
-        )
-        for m1 in c.target_rows
-        for source in SOURCES
-    ]
+    def panel(source: str, m1: int, tail: str, words: str, controls: tuple[str, ...]) -> Panel:
+        title = f"{words} with {m1:,} rows, source of {source}"
+        x, y = "rows of the source, m_2", "Spearman on the target"
+        return Panel(panel_of(source, m1) + tail, title, x, y, True, None, controls)
+
+    controls = (TUNE, RANDOM, WEAK, LONGER, TUNED)
+    kinds = (("", "Target", controls), (", whitened", "Whitening: target", (LEAST,)))
+    return [panel(source, m1, *kind) for kind in kinds for m1 in c.target_rows for source in SOURCES]
 
 
 def _findings(c: AlignmentSettings, draws: Draws) -> list[Finding]:
@@ -328,7 +326,7 @@ def _whitening_claims(ledger: Ledger, draws: Draws, p: str, c: AlignmentSettings
     """Whitening as a start: mildest with the largest shrinkage, harshest with the least."""
     mild, harsh = whitened(max(c.shrinks)), whitened(min(c.shrinks))
     for source, id, words in ((SOURCES[0], "same", "same covariance"), (SOURCES[1], "other", "different covariance")):
-        joint, white = (draws.mean_over(panels[source], name, c.source_rows) for name in (MTL, mild))
+        joint, white = (draws.mean_over(f"{panels[source]}, whitened", name, c.source_rows) for name in (MTL, mild))
         ledger.claim(
             f"{p}.whitening-harms-{id}",
             f"Whitening each task's inputs makes the joint model worse on the paper's own example ({words}).",
@@ -340,7 +338,7 @@ def _whitening_claims(ledger: Ledger, draws: Draws, p: str, c: AlignmentSettings
             quantity="Spearman, whitened minus plain joint, mean over source rows",
         )
     joint, white, weak = (
-        draws.mean_over(panels[SOURCES[0]], name, c.source_rows) for name in (MTL, harsh, "least squares alone")
+        draws.mean_over(f"{panels[SOURCES[0]]}, whitened", name, c.source_rows) for name in (MTL, harsh, LEAST)
     )
     ledger.claim(
         f"{p}.whitening-destroys",

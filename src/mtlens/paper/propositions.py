@@ -143,7 +143,8 @@ def _classification(ledger: Ledger, seeds: range) -> None:
             gaps.append((joint - least) / len(y[i]))
     ledger.claim(
         "capacity.classification",
-        "That extends to linear classification, and to mixtures of it with regression.",
+        "A B that spans the single-task models is optimal for linear classification, too, and for mixtures of it with "
+        "regression.",
         "below the proposition on the span of B, Appendix A.1",
         "every",
         gaps,

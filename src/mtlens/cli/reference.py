@@ -21,6 +21,7 @@ _INTRO = """\
 
 Generated from the commands' help by `make docs`; do not edit. Results go to stdout, everything else to stderr.
 Exit status: 0 done, 1 something failed while running, 2 a mistake in what was asked.
+`mtlens --version` prints the version.
 """
 _VALUES = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 

@@ -12,7 +12,7 @@ from mtlens.errors import InputError
 from mtlens.models.fitting import fit
 from mtlens.models.system import Grid, System
 from mtlens.study import Study
-from mtlens.study.advice import Advice, advise
+from mtlens.study.advice import Advice, _shared_told, advise
 from mtlens.study.candidates import Candidate, HeldOut
 from mtlens.tasks import Task, TaskSet, read_tasks
 
@@ -45,6 +45,16 @@ def test_a_gain_that_is_there_is_kept(joined: Advice) -> None:
     assert np.mean([gain for gain in gains if gain is not None]) == pytest.approx(joined.difference)
     assert all(plan.is_joint and plan.weight > 0.4 for plan in joined.system.tasks)
     assert "Join 12 tasks" in joined.system.summary
+    assert f"; {100 * joined.sharing:+.1f} of them are due to sharing" in joined.system.summary
+
+
+def test_a_gain_without_sharing_is_called_that() -> None:
+    """One strength for all ridges is what these tasks need, and the control with no shared model has it, too."""
+    tasks = schools(30, 12, related=False)
+    advice = advise(tasks, families=("linear",), folds=3)
+    assert advice.sharing is None or advice.sharing < advice.difference
+    assert _shared_told(-0.01) == _shared_told(0.0) and "none of it is due to sharing" in _shared_told(0.0004)
+    assert _shared_told(0.012).startswith("+1.2 of them are due to sharing")
 
 
 def test_nothing_to_gain_keeps_every_task_alone() -> None:

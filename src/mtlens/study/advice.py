@@ -391,7 +391,7 @@ def _together(tasks: TaskSet, blank: System, parts: Sequence[_Advised]) -> Advic
     found = [line for part in parts for line in part.found]
     system = System(
         seed=blank.seed, folds=blank.folds, grid=blank.grid, groups=groups, found=found,
-        tasks=[plans[name] for name in tasks.names], summary=_summary(parts, gain, error),
+        tasks=[plans[name] for name in tasks.names], summary=_summary(parts, gain, error, shared),
     )  # fmt: skip
     return Advice(
         system=system,
@@ -425,10 +425,10 @@ def _sharing_of(gained: Gain, controls: Mapping[str, SafeJoin]) -> tuple[float, 
 def _weighted(shares: Sequence[float], found: Sequence[tuple[float, float] | None]) -> tuple[float, float]:
     """The mean of independent parts and its standard error; None is nothing gained."""
     known = [(share, *part) for share, part in zip(shares, found, strict=True) if part is not None]
-    return sum(s * gain for s, gain, _ in known), float(np.sqrt(sum((s * error) ** 2 for s, _, error in known)))
+    return float(sum(s * gain for s, gain, _ in known)), float(np.sqrt(sum((s * error) ** 2 for s, _, error in known)))
 
 
-def _summary(parts: Sequence[_Advised], gain: float, error: float) -> str:
+def _summary(parts: Sequence[_Advised], gain: float, error: float, shared: float) -> str:
     joined = [part for part in parts if part.chosen is not None]
     if not joined:
         return "Keep every task alone: no way of joining gains anything that can be told from noise here."
@@ -437,5 +437,11 @@ def _summary(parts: Sequence[_Advised], gain: float, error: float) -> str:
     return (
         f"Join {count} tasks: {names}, safely weighted. Held-out gain over the best tuned single-task models "
         f"{100 * gain:+.1f} points of R2 or Brier skill on average ({100 * (gain - NORMAL_95 * error):+.1f} to "
-        f"{100 * (gain + NORMAL_95 * error):+.1f})."
+        f"{100 * (gain + NORMAL_95 * error):+.1f}); {_shared_told(shared)}."
     )
+
+
+def _shared_told(shared: float) -> str:
+    if 100 * shared < 0.05:
+        return "none of it is due to sharing: a control without a shared model gains as much"
+    return f"{100 * shared:+.1f} of them are due to sharing, the rest a control without a shared model gains too"

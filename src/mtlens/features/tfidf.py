@@ -63,6 +63,10 @@ class TfIdf:
         self.idf = np.log((1 + texts) / (1 + holders)) + 1
         return self
 
+    def with_features(self, most: int) -> TfIdf:
+        """Not fitted, with the same settings but ``max_features``."""
+        return TfIdf(max_features=most, min_texts=self.min_texts, sublinear=self.sublinear)
+
     @property
     def width(self) -> int:
         return len(self.words)

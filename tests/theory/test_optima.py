@@ -147,6 +147,20 @@ def test_two_tasks_at_every_scale_and_shape() -> None:
     assert zero.excess < 1e-12
 
 
+@pytest.mark.parametrize(("width", "inner"), [(6, 6), (6, 4), (4, 3)])
+def test_units_of_features_cost_no_digits_of_the_loss(width: int, inner: int) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        span = np.eye(width) if inner == width else rng.standard_normal((inner, width))
+        Xs = [rng.standard_normal((m, inner)) @ span for m in rng.integers(2, 10, 2)]
+        ys = [rng.standard_normal(len(X)) for X in Xs]
+        units = 10.0 ** rng.uniform(-8, 8, width)
+        size = sum(y @ y for y in ys)
+        np.testing.assert_allclose(
+            pair([X * units for X in Xs], ys).loss, pair(Xs, ys).loss, rtol=1e-9, atol=1e-11 * size
+        )
+
+
 def test_equal_tasks_share_for_free_and_interpolation_explodes() -> None:
     (X, _), (y, _) = random_tasks(4, [9, 9], 4)
     same = two_task_optimum(X, y, X, -3 * y)

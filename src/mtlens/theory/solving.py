@@ -16,6 +16,8 @@ from mtlens.theory.models import solve_least_squares
 from mtlens.theory.optimum import Optimum
 from mtlens.theory.spectral import numerical_rank
 
+_AS_GOOD = 1e-10  # by which the shortest solution may miss what the features' own scales reach
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -65,7 +67,8 @@ def common_coordinates(problem: Problem) -> tuple[list[FloatArray], list[FloatAr
 
     Returns:
         Q: k blocks ``(m_i, q)`` with ``X_i b`` proportional to ``Q_i z`` and ``sum_i Q_i^T Q_i = I``;
-        y: labels times ``sqrt(alpha_i)``; back: ``(d, q)`` with ``b = back z`` of minimum norm.
+        y: labels times ``sqrt(alpha_i)``; back: ``(d, q)`` with ``b = back z``, of minimum norm unless features of very
+        different size (1e7 and more) make that cost digits of the fit.
     """
     Xs, ys = problem.penalised()
     stacked = np.vstack([X / (np.linalg.norm(X) or 1.0) for X in Xs])
@@ -75,8 +78,12 @@ def common_coordinates(problem: Problem) -> tuple[list[FloatArray], list[FloatAr
     q = max(1, numerical_rank(D, stacked.shape))
     Q, D, V = Q[:, :q], np.where(D[:q] > 0, D[:q], 1.0), Vt[:q].T
 
-    rows = np.linalg.qr(V * size[:, None])[0]  # orthonormal basis of the rows of all tasks, in the original units
-    back = rows @ (rows.T @ (V / D / size[:, None]))
+    back = V / D / size[:, None]
+    if q < problem.width:
+        rows = np.linalg.qr(V * size[:, None])[0]  # orthonormal basis of the rows of all tasks, in the original units
+        shortest = rows @ (rows.T @ back)
+        if np.abs(stacked @ shortest - Q).max() <= _AS_GOOD:
+            back = shortest
     blocks = np.split(Q, np.cumsum([len(X) for X in Xs])[:-1])
     return blocks, [np.sqrt(a) * y for a, y in zip(problem.alpha, ys, strict=True)], back
 

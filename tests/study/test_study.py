@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mtlens.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from mtlens.study import Settings, Study, StudyResult
+from mtlens.study.causes import covariances_differ
 from mtlens.study.evidence import Evidence
 from mtlens.study.executors import HereExecutor, executor_of
 from mtlens.study.ledger import Record
@@ -636,6 +637,25 @@ def test_a_cause_is_named_on_a_measured_contrast() -> None:
     assert "capacity x4: takes away" in result.why("small", "large")
     contrasts = {c["contrast"]: c for c in result.verdicts["causes"][0]["contrasts"]}
     assert contrasts["capacity x4"]["established"] and set(contrasts) >= {"align", "source weight 1/4"}
+    aligned = contrasts["align"]  # it frees the tasks of each other, but their inputs have one covariance
+    assert aligned["p_adjusted"] <= 0.05 and aligned["gain"] > 0.1 and aligned["p_covariances"] > 0.05
+    assert not aligned["established"] and "different covariances" not in cell["cause"]
+    assert "(the covariances do not differ: p = " in result.why("small", "large")
+
+
+def test_covariances_are_compared_by_permutation() -> None:
+    """Equal covariances are rejected in at most about 5 % of draws, other ones nearly always; means do not matter."""
+    rng = np.random.default_rng(0)
+    mix = np.array([[1.0, 0.8], [0.0, 0.6]])
+
+    def p(seed: int, by: Any) -> float:
+        return covariances_differ(rng.standard_normal((60, 2)), 5 + rng.standard_normal((150, 2)) @ by, seed=seed)
+
+    assert sum(p(seed, np.eye(2)) <= 0.05 for seed in range(60)) <= 9  # of 60, when 5 % are expected: p < .003
+    assert sum(p(seed, mix) <= 0.05 for seed in range(10)) >= 9
+    X = rng.standard_normal((20, 2))
+    assert covariances_differ(X, X) == covariances_differ(np.ones((9, 2)), np.ones((8, 2))) == 1.0
+    assert covariances_differ(np.zeros((9, 2, 2)), X) == 1.0
 
 
 def test_numbers_that_are_nearly_all_the_same() -> None:

@@ -5,6 +5,9 @@ For a cell that hurts, the joint training is repeated with one thing changed: fo
 of noise, the sizes made equal. A cause is named when the change takes away a part of the harm that is significant
 (adjusted over the contrasts of the cell) and at least the margin. A cell of the linear family is explained by linear
 fits: the last three (very wide inputs are not, each fit would cost a new set of moments).
+
+A matrix before the trunk repairs more than covariances: given too little capacity, it frees any two tasks. Different
+covariances are therefore named only where the covariances differ, too (:func:`covariances_differ`).
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ NAMES = {
 }  # fmt: skip
 MOST_CELLS = 6  # cells explained by default: the most harmful ones
 MOST_SPLITS = 10
+PERMUTATIONS = 199
+MOST_ROWS, MOST_COLUMNS = 1000, 64  # of a task, when covariances are compared
 WITHOUT = "same epochs, no alignment"  # the engine's name for the control of an aligned training
 
 
@@ -125,10 +130,48 @@ def _judged(run: Run, cell: Cell, measured: Sequence[tuple[str, list[float]]]) -
         {
             "contrast": name, "cause": NAMES[name], "harm": harm, "gain": float(c.difference), "low": float(c.low),
             "high": float(c.high), "n": c.n, "p_adjusted": float(p),
-            "established": bool(p <= ERROR and float(c.difference) >= cell.margin),
+            **_established(run, cell, name, lessens=bool(p <= ERROR and float(c.difference) >= cell.margin)),
         }
         for (name, _), c, p in zip(measured, comparisons, adjusted.tolist(), strict=True)
     ]  # fmt: skip
+
+
+def _established(run: Run, cell: Cell, contrast: str, *, lessens: bool) -> dict[str, Any]:
+    """Whether a cause is named, and the p value of what else it needs (null where nothing else is needed)."""
+    if contrast != ALIGNED or not lessens:
+        return {"established": lessens, "p_covariances": None}
+    tasks = run.splitter.prepared(0).dense
+    p = covariances_differ(tasks[cell.target].X, tasks[cell.source].X, seed=run.settings.seed)
+    return {"established": p <= ERROR, "p_covariances": p}
+
+
+def covariances_differ(first: Any, second: Any, *, seed: int = 0) -> float:
+    """The p value of "both inputs have one covariance": rows, less their task's mean, change places at random.
+
+    The statistic is the Frobenius distance of the two covariances, in columns of unit pooled variance. Many rows or
+    columns are thinned out. One input, or inputs that are not rows of numbers: 1.
+    """
+    if first is second or np.ndim(first) != 2 or np.ndim(second) != 2:
+        return 1.0
+    rng = np.random.default_rng(seed)
+    parts = [np.asarray(X, np.float64)[_some(rng, len(X), MOST_ROWS)] for X in (first, second)]
+    rows = np.concatenate([part - part.mean(axis=0) for part in parts])
+    rows = rows[:, rows.std(axis=0) > 0]
+    rows = rows[:, _some(rng, rows.shape[1], MOST_COLUMNS)] if rows.size else rows
+    rows = rows / rows.std(axis=0)
+    count, whole = len(parts[0]), rows.T @ rows
+
+    def distance(chosen: Any) -> float:
+        own = rows[chosen].T @ rows[chosen]
+        return float(np.linalg.norm(own / count - (whole - own) / (len(rows) - count)))
+
+    seen = distance(np.arange(count))
+    drawn = [distance(rng.permutation(len(rows))[:count]) for _ in range(PERMUTATIONS)]
+    return (1 + sum(one >= seen for one in drawn)) / (1 + PERMUTATIONS)
+
+
+def _some(rng: np.random.Generator, count: int, most: int) -> Any:
+    return np.sort(rng.permutation(count)[:most])
 
 
 def explain(cell: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
@@ -187,7 +230,9 @@ def _needed(needed: int | str) -> str:
 
 def _contrast_line(c: Mapping[str, Any]) -> str:
     word = "established" if c["established"] else NOT_ESTABLISHED
+    p = c.get("p_covariances")  # runs of earlier versions have none
+    more = "" if p is None else f" (the covariances {'differ' if c['established'] else 'do not differ'}: p = {p:.2g})"
     return (
         f"  {c['contrast']}: takes away {c['gain']:+.4f} of the harm of {-c['harm']:.4f} "
-        f"({c['low']:+.4f} to {c['high']:+.4f}, n = {c['n']}); {c['cause']}: {word}."
+        f"({c['low']:+.4f} to {c['high']:+.4f}, n = {c['n']}); {c['cause']}: {word}{more}."
     )

@@ -207,7 +207,7 @@ def test_a_capacity_is_chosen_on_validation_rows() -> None:
 
 
 def test_transfer_is_judged_beside_its_controls() -> None:
-    c = SentimentSettings(seeds=3)
+    c = SentimentSettings(seeds=3, epochs=5, tune_epochs=4)
     level = {"plain": 0.8, "align": 0.85, "align-fixed": 0.7}
 
     def value(job: Job) -> Reading:
@@ -215,7 +215,9 @@ def test_transfer_is_judged_beside_its_controls() -> None:
         return reading(job, level[job.method] + extra)
 
     jobs = [job for seed in range(3) for job in sentiment.transfer_jobs(c, seed)]
-    found = verdicts(sentiment.transfer_outcome(c, {job: value(job) for job in jobs}))
+    outcome = sentiment.transfer_outcome(c, {job: value(job) for job in jobs})
+    assert all("5 epochs" in f.claim.condition and "4 on a target" in f.claim.condition for f in outcome.findings)
+    found = verdicts(outcome)
     assert found["sentiment-transfer-MR"] == found["sentiment-transfer-aligned-tuned"] == "holds"
     assert found["sentiment-transfer-fixed-tuned"] == found["sentiment-transfer-aligned-longer"] == "does not hold"
 

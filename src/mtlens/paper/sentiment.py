@@ -233,7 +233,7 @@ def _transfer_jobs(c: SentimentSettings, seed: int, target: str) -> dict[str, Jo
 
 def transfer_outcome(c: SentimentSettings, found: Readings) -> Outcome:
     """Fine-tuning SST's model on the others with and without alignment, beside the two controls."""
-    draws, ledger = Draws(), Ledger(condition(c))
+    draws, ledger = Draws(), Ledger(f"{condition(c)}; those on {c.tasks[0]}, {c.tune_epochs} on a target")
     seeds = seeds_done(c, found, transfer_jobs)
     for place, target in enumerate(_targets(c)):
         for seed in seeds:

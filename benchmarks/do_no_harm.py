@@ -269,6 +269,8 @@ def _one_split(
         for label, control in controls.items():
             other = test_trunk["again"].get(name, base) if label == "second network" else deployed.shared_penalty(name)
             found[f"control: {label}"] = joined(base, other, control.weights.get(name, control.pooled), kind, low, high)
+        # every procedure within the range of its labels: a bound that only the advice had would be a gain of its own
+        found = {label: joined(value, None, 0.0, kind, low, high) for label, value in found.items()}
         points[name] = {label: _points(tasks[name], y, value) for label, value in found.items()}
     return {
         "points": points,

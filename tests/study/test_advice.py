@@ -121,6 +121,24 @@ def test_held_out_predictions_never_saw_their_rows() -> None:
     assert not np.allclose(after["school 0"][~fold], before["school 0"][~fold])
 
 
+def test_groups_for_a_fold_are_chosen_without_a_look_at_its_rows() -> None:
+    """Nothing of a fold's labels enters the transfers by which its groups are chosen; those of other folds do."""
+    tasks = schools(4, 30)
+
+    def pairs(tasks: TaskSet) -> np.ndarray:
+        return HeldOut(tasks, grid=Grid(), seed=0, folds=3, options={}, say=lambda _: None).pairs_without(1)
+
+    fold_of = HeldOut(tasks, grid=Grid(), seed=0, folds=3, options={}, say=lambda _: None).fold_of
+
+    def changed(fold: int) -> TaskSet:
+        return TaskSet([t.replace(y=np.where(fold_of[t.name] == fold, -5.0 * t.y, t.y)) for t in tasks])
+
+    before = pairs(tasks)
+    assert before.shape == (4, 4) and np.isfinite(before[~np.eye(4, dtype=bool)]).all()
+    np.testing.assert_array_equal(pairs(changed(1)), before)
+    assert not np.allclose(pairs(changed(2)), before, equal_nan=True)
+
+
 def test_tasks_too_small_for_evidence_take_the_pooled_weight() -> None:
     tasks = schools()
     tiny = tasks["school 0"].take(np.arange(7)).replace(name="tiny")

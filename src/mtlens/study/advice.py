@@ -26,6 +26,7 @@ from mtlens.tasks import Task, TaskSet
 from mtlens.theory.rank_curve import RankCurve, rank_curve
 
 FOLDS = 5
+LEAST_FOLDS = 2  # without one of them nothing is left to choose groups by
 FEW_PAIRS = 60  # tasks up to which the linear core predicts every pair for groups that were not measured
 MANY_PAIRS = 200  # the same when groups were asked for: half a minute of one core at 140 tasks of 30 columns
 WIDE_PAIRS = 512  # columns up to which it does
@@ -272,7 +273,8 @@ class PartAdvice:
     def _grouping(self) -> tuple[Grouping | None, tuple[Grouping, ...]]:
         """Groups from measured pairs, and from the linear core where nothing was measured; and those without each fold.
 
-        The ones without a fold come from the linear core alone: measured pairs have seen every row.
+        The ones without a fold come from the linear core alone, which then never reads that fold's rows: measured pairs
+        have seen every row, and so have the models that score the other folds.
         """
         held, D, errors = self.held, self.pairs, self.pair_errors
         most = FEW_PAIRS if self.max_models is None else MANY_PAIRS
@@ -283,7 +285,7 @@ class PartAdvice:
             predicted, spread = table.difference, held.joint_core.standard_error(table.folds)
             D = predicted if D is None else np.where(np.isnan(D), predicted, D)
             errors = spread if errors is None else np.where(np.isnan(errors), spread, errors)
-            rest = [np.delete(table.folds, fold, axis=2).mean(axis=2) for fold in range(held.folds)]
+            rest = [held.pairs_without(fold) for fold in range(held.folds)] if held.folds > LEAST_FOLDS else []
             limit = self.max_models
             by_fold = tuple(best_groups(some, max_models=limit, exact=EXACT_BY_FOLD) for some in rest)
         if D is None:

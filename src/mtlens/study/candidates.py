@@ -7,7 +7,7 @@ inside the folds, from grids of one size for alone and joint: unequal grids fake
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -150,6 +150,26 @@ class HeldOut:
     def _core(self, ridges: Sequence[float] | None, weights: Sequence[float] | None) -> LinearTransfer:
         folds = [self.fold_of[problem.name] for problem in self._problems]
         return LinearTransfer(self._problems, folds=folds, ridges=ridges, weights=weights)
+
+    def pairs_without(self, fold: int) -> FloatArray:
+        """(k, k) transfer of every ordered pair, predicted without the rows of a fold: not as training rows either.
+
+        The held-out scores of the *other* folds come from models that have seen this fold, and two folds scored by
+        models of each other share their noise: choosing groups by such scores flattered them in this fold.
+        """
+        rows = {problem.name: np.flatnonzero(self.fold_of[problem.name] != fold) for problem in self._problems}
+        inputs: dict[tuple[int, bytes], FloatArray] = {}  # shared inputs stay one object
+        problems, folds = [], []
+        for problem in self._problems:
+            kept, own = rows[problem.name], self.fold_of[problem.name]
+            X = inputs.setdefault((id(problem.X), kept.tobytes()), np.asarray(problem.X)[kept])
+            weight, group = (
+                None if part is None else np.asarray(part)[kept] for part in (problem.weight, problem.group)
+            )
+            problems.append(replace(problem, X=X, y=problem.y[kept], weight=weight, group=group))
+            folds.append(np.where(own > fold, own - 1, own)[kept])
+        core = LinearTransfer(problems, folds=folds, ridges=self.grid.ridges, weights=self.grid.weights)
+        return core.pairs().difference
 
     @cached_property
     def joint_core(self) -> LinearTransfer:

@@ -84,7 +84,7 @@ def test_missing_labels_approach_the_complete_solution() -> None:
     assert_allclose(almost.coef_, whole.coef_, atol=0.1 * np.abs(whole.coef_).max())
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("share", [0.0, pytest.param(0.3, marks=pytest.mark.medium)])
 def test_cross_validation_finds_the_rank_and_beats_no_sharing(share: float) -> None:
     X, Y = low_rank(4, rows=50, width=20, tasks=8, noise=1.0)
     X_new, Y_new = X[30:], Y[30:]

@@ -423,6 +423,21 @@ def test_an_official_test_set_is_touched_once_at_the_end() -> None:
     assert again.to_csv() == found.to_csv()
 
 
+def test_official_test_rows_that_change_are_refused(tmp_path: Path) -> None:
+    """Scoring other official rows in the same folder would touch an official test set twice."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((160, 5))
+    Y = X @ rng.standard_normal((5, 3)) + rng.standard_normal((160, 3))
+    split = np.where(np.arange(160) < 110, "train", "test")
+    choices = {**QUICK, "families": ("linear",), "splits": 2}
+    found = Study(TaskSet.from_arrays(X, Y, split=split), tmp_path, **choices).run()
+    again = Study(TaskSet.from_arrays(X, Y, split=split), tmp_path, **choices).run()
+    assert again.verdicts["official_test"] == found.verdicts["official_test"]
+    Y[130, 1] += 1
+    with pytest.raises(InputError, match=r"the data of 1 tasks \('task_1'\) are not those this run began with"):
+        Study(TaskSet.from_arrays(X, Y, split=split), tmp_path, **choices).run()
+
+
 def test_two_tasks_are_compared_by_every_method_and_on_the_official_test() -> None:
     """All tasks together are the pair then: methods are tried on it, and it is compared on the official test once."""
     rng = np.random.default_rng(0)

@@ -246,10 +246,12 @@ class Study:
 
         assert self.out is not None
         path = self.out / PLAN_FILE
-        now = task_fingerprints(self.tasks)
+        now = {"tasks": task_fingerprints(self.tasks)}
+        if self.official is not None:  # whose test rows may be scored once
+            now["official"] = task_fingerprints(self.official)
         if path.exists():
-            before = _fingerprints(path)
-            changed = [name for name in now if name in before and before[name] != now[name]]
+            before = {part: _fingerprints(path, part) for part in now}
+            changed = [name for name in self.tasks.names if any(_differ(before[p], now[p], name) for p in now)]
             if changed:
                 shown = ", ".join(repr(name) for name in changed[:5])
                 raise InputError(
@@ -257,7 +259,7 @@ class Study:
                     "fingerprints). Use a new --out, or put the old data back; the ledger there is untouched."
                 )
         plan: dict[str, Any] = {
-            "tasks": now,
+            **now,
             "settings": self.settings.describe(),
             "grid": self.grid,
             "said": self.said,
@@ -352,12 +354,17 @@ def _with_vectors(settings: Settings, vectors: Any) -> Settings:
     return settings.but(vectors=str(vectors))
 
 
-def _fingerprints(path: Path) -> dict[str, Fingerprint]:
+def _fingerprints(path: Path, part: str) -> dict[str, Fingerprint]:
+    """What a plan says of the data: of the ``tasks`` without official test rows, or of the ``official`` data."""
     try:
-        found = json.loads(path.read_text("utf-8"))["tasks"]
+        found = json.loads(path.read_text("utf-8"))[part]
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # a plan that cannot be read is written again; identities in the ledger guard the data
     return dict(found) if isinstance(found, dict) else {}
+
+
+def _differ(before: Mapping[str, Fingerprint], now: Mapping[str, Fingerprint], name: str) -> bool:
+    return name in before and before[name] != now[name]
 
 
 def _make_folder(folder: Path) -> None:

@@ -217,7 +217,8 @@ def test_advice_and_its_evidence_are_shown(made_result: Maker) -> None:
     plan = {"task": "a", "recipe": "joint", "sources": ["b"], "difference": 0.02, "low": 0.01, "high": 0.03, "n": 10}
     plan |= {"evidence": "the pooled gain is 3 standard errors", "would_change": "a lower end below 0"}
     advice = {"summary": "Train a with b.", "difference": 0.02, "low": 0.01, "high": 0.03, "per_task": [plan]}
-    advice |= {"sharing": 0.004, "groups": [{"tasks": ["a", "b"], "stability": 0.9}], "found": ["equal grids"]}
+    advice |= {"sharing": 0.004, "sharing_low": -0.001, "sharing_high": 0.009, "found": ["equal grids"]}
+    advice["groups"] = [{"tasks": ["a", "b"], "stability": 0.9}, {"tasks": ["c"], "stability": 0.7}]
     control = {"name": "alone twice", "gain": 0.016, "error": 0.003, "applied": False, "control": True}
     advice["tried"] = [control, {**control, "name": "joint of all", "gain": 0.02, "applied": True, "control": False}]
     text = page(made_result(["a", "b"], advice=advice))
@@ -226,8 +227,9 @@ def test_advice_and_its_evidence_are_shown(made_result: Maker) -> None:
         plan["evidence"],
         plan["would_change"],
         "+0.020 (95 %: +0.010 to +0.030)",
-        "+0.004 is due to sharing",
+        "+0.004 (95 %: −0.001 to +0.009) is due to sharing",
         "together in 90 % of resamples",
+        "\u2018c\u2019 (alone in 70 % of resamples)",
         "alone twice: +0.016 ± 0.006 (95 %), control",
     ):
         assert str(told) in text

@@ -45,7 +45,7 @@ def test_a_gain_that_is_there_is_kept(joined: Advice) -> None:
     assert np.mean([gain for gain in gains if gain is not None]) == pytest.approx(joined.difference)
     assert all(plan.is_joint and plan.weight > 0.4 for plan in joined.system.tasks)
     assert "Join 12 tasks" in joined.system.summary
-    assert f"; {100 * joined.sharing:+.1f} of them are due to sharing" in joined.system.summary
+    assert f"; {_shared_told(joined.sharing, joined.difference)}." in joined.system.summary
 
 
 def test_a_gain_without_sharing_is_called_that() -> None:
@@ -53,8 +53,10 @@ def test_a_gain_without_sharing_is_called_that() -> None:
     tasks = schools(30, 12, related=False)
     advice = advise(tasks, families=("linear",), folds=3)
     assert advice.sharing is None or advice.sharing < advice.difference
-    assert _shared_told(-0.01) == _shared_told(0.0) and "none of it is due to sharing" in _shared_told(0.0004)
-    assert _shared_told(0.012).startswith("+1.2 of them are due to sharing")
+    assert _shared_told(-0.01, 0.02) == _shared_told(0.0, 0.02)
+    assert _shared_told(0.0004, 0.02).startswith("none of it is due to sharing")
+    assert _shared_told(0.012, 0.02).startswith("+1.2 of them are due to sharing")
+    assert _shared_told(0.02, 0.02).startswith("all of it is due to sharing")
 
 
 def test_nothing_to_gain_keeps_every_task_alone() -> None:

@@ -130,7 +130,8 @@ def _groups_told(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     parts = []
     for group in groups:
         names, stability = some(group["tasks"], FEW_OF_A_GROUP), group.get("stability")
-        parts.append(names + ("" if stability is None else f" (together in {100 * stability:.0f} % of resamples)"))
+        how = "together" if len(group["tasks"]) > 1 else "alone"
+        parts.append(names + ("" if stability is None else f" ({how} in {100 * stability:.0f} % of resamples)"))
     more = f"; and {len(parts) - MOST_GROUPS} more groups" if len(parts) > MOST_GROUPS else ""
     return [f"If tasks had to be grouped: {'; '.join(parts[:MOST_GROUPS])}{more}."] if parts else []
 

@@ -439,11 +439,14 @@ def _summary(parts: Sequence[_Advised], gain: float, error: float, shared: float
     return (
         f"Join {count} tasks: {names}, safely weighted. Held-out gain over the best tuned single-task models "
         f"{100 * gain:+.1f} points of R2 or Brier skill on average ({100 * (gain - NORMAL_95 * error):+.1f} to "
-        f"{100 * (gain + NORMAL_95 * error):+.1f}); {_shared_told(shared)}."
+        f"{100 * (gain + NORMAL_95 * error):+.1f}); {_shared_told(shared, gain)}."
     )
 
 
-def _shared_told(shared: float) -> str:
+def _shared_told(shared: float, gain: float) -> str:
+    """What of a gain is due to sharing, at a tenth of a point."""
+    if 100 * (gain - shared) < 0.05:
+        return "all of it is due to sharing: no control without a shared model gains anything"
     if 100 * shared < 0.05:
         return "none of it is due to sharing: a control without a shared model gains as much"
     return f"{100 * shared:+.1f} of them are due to sharing, the rest a control without a shared model gains too"

@@ -67,10 +67,11 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     from mtlens.cli.reproduce import reproduce
-    from mtlens.paper import registry
+    from mtlens.paper import book, registry
 
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(registry, "reproduce", lambda *args, **more: pytest.fail("it ran"))
+    for module in (book, registry):
+        monkeypatch.setattr(module, "reproduce", lambda *args, **more: pytest.fail("it ran"))
     with pytest.raises(OSError, match=r"could not write .*file.* Choose a folder"):
         reproduce(name, out=tmp_path / "file")
 

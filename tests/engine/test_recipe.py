@@ -408,6 +408,12 @@ def test_whole_and_real_numbers_are_one_setting(shared: TaskSet) -> None:
     assert one.identity == Training(shared, lr=1.0, align="joint", penalty=1.0).identity
 
 
+def test_frozen_parts_have_no_order(shared: TaskSet) -> None:
+    parts = ["trunk", "align", "trunk"]
+    orders = (parts, parts[::-1], set(parts))
+    assert len({Training(shared, align="joint", freeze=order).identity for order in orders}) == 1  # type: ignore[arg-type]
+
+
 def test_a_start_on_other_columns_is_refused(shared: TaskSet) -> None:
     (source,) = train(Training(shared, "mlp", 4, epochs=1))
     narrow = TaskSet([shared["r"].replace(X=np.array(shared["r"].X[:, :3]))])

@@ -284,7 +284,7 @@ def _freeze(parts: Any) -> tuple[str, ...]:
         raise InputError(
             f"Training: freeze={parts!r}. Give names of parts: 'trunk', 'heads', 'align', 'trunk.encoder'."
         )
-    return given
+    return tuple(sorted(set(given)))  # one order: the same parts are the same training, also where a set was given
 
 
 def _capacity(capacity: Any) -> Capacity:

@@ -408,6 +408,13 @@ def test_whole_and_real_numbers_are_one_setting(shared: TaskSet) -> None:
     assert one.identity == Training(shared, lr=1.0, align="joint", penalty=1.0).identity
 
 
+def test_numbers_whose_squares_overflow_are_refused(shared: TaskSet) -> None:
+    X, y = np.asarray(shared["r"].X), shared["r"].y
+    for task in (Task("huge", 1e200 * X, y), Task("huge", X, 1e200 * y, kind="regression")):
+        with pytest.raises(InputError, match=r"up to \d\.\d+e\+200 have squares beyond"):
+            train(Training(task, "mlp", 3, epochs=1, select="last"))
+
+
 def test_frozen_parts_have_no_order(shared: TaskSet) -> None:
     parts = ["trunk", "align", "trunk"]
     orders = (parts, parts[::-1], set(parts))

@@ -55,7 +55,14 @@ class Scaler(InputMap):
         chosen = [X if len(rows) == len(X) else X[rows] for X, rows in parts]
         total = sum(part.sum(axis=axes, dtype=np.float64) for part in chosen)
         mean = np.broadcast_to(np.asarray(total) / count, shape).copy()
-        squares = sum(_squares(part, mean, axes) for part in chosen)
+        with np.errstate(over="ignore"):
+            squares = sum(_squares(part, mean, axes) for part in chosen)
+        if not np.isfinite(squares).all():  # a spread of infinity would make every feature 0
+            largest = max(float(np.abs(part).max()) for part in chosen)
+            raise InputError(
+                f"features up to {largest:.3g} have squares beyond the largest number, so they cannot be standardised. "
+                "Divide them by a constant first."
+            )
         scale = np.broadcast_to(np.sqrt(np.asarray(squares) / count), shape).copy()
         return cls(mean, np.where(scale <= CONSTANT * np.abs(mean), 1.0, scale), shape)
 

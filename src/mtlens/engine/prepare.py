@@ -323,7 +323,7 @@ def _scaled_labels(task: Task, units: tuple[float, float] | None) -> tuple[Outpu
     train = task.rows_of("train")
     mean, scale = 0.0, 1.0
     if task.kind == "regression":
-        mean, scale = units or _label_units(task.y[train])
+        mean, scale = units or _label_units(task.y[train], task.name)
     y = np.where(task.labelled, (task.y - mean) / scale, 0.0)
     weight = np.zeros(len(y))
     own = np.ones(len(train)) if task.weight is None else task.weight[train]
@@ -333,8 +333,14 @@ def _scaled_labels(task: Task, units: tuple[float, float] | None) -> tuple[Outpu
     return output_of(task, mean, scale), y, weight
 
 
-def _label_units(y: FloatArray) -> tuple[float, float]:
-    mean, scale = float(y.mean()), float(y.std())
+def _label_units(y: FloatArray, name: str) -> tuple[float, float]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale = float(y.mean()), float(y.std())
+    if not np.isfinite(scale):
+        raise InputError(
+            f"task {name!r}: labels up to {np.abs(y).max():.3g} have squares beyond the largest number, so they cannot "
+            "be standardised. Divide them by a constant first."
+        )
     return mean, scale if scale > 1e-12 * max(1e-300, abs(mean)) else 1.0
 
 

@@ -300,6 +300,15 @@ def test_an_interrupted_study_goes_on(folder: Path, tmp_path: Path, monkeypatch:
 # Real trainings ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
+def test_trainings_after_stacks_fork_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process forked after stacks were trained on threads here hung in the matrix library."""
+    monkeypatch.setattr("os.fork", lambda: pytest.fail("a process was forked"))
+    c = settings(folder, tasks=("SST", "MR"), seeds=1, epochs=1)
+    jobs = [Job(0, names, trunk=trunk) for trunk in ("average", "cnn") for names in (("SST",), ("MR",), ("SST", "MR"))]
+    assert set(run_jobs(c, jobs)) == set(jobs)
+
+
 @pytest.mark.slow
 def test_readings_do_not_depend_on_where_they_are_made(folder: Path) -> None:
     c = settings(folder)

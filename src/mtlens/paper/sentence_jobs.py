@@ -86,7 +86,8 @@ def run_here(c: SentimentSettings, jobs: Sequence[Job], engine: Engine = "auto")
         if not wave:
             continue
         asked = [training_of(c, job, models) for job in wave]
-        trained = train(asked, engine=engine, device=c.device, progress=False)
+        # no forks: a forked process hung in the matrix library once stacks had been trained in this one
+        trained = train(asked, engine=engine, device=c.device, workers=1, progress=False)
         for job, one in zip(wave, trained, strict=True):
             if not one.ok:
                 raise TrainingError(f"{'+'.join(job.names)} ({job.method}), seed {job.seed}, ended with: {one.reason}.")

@@ -46,7 +46,7 @@ class SentimentSettings:
         align: Algorithm 1 with the shared module trained along ("joint"), or fixed at the joint solution ("fixed").
         train_rows, test_rows: most rows of a part (validation counts as test), 0 for all: for reduced runs.
         tune_epochs: most epochs of fine-tuning on a target.
-        workers: processes that train at once; 0 leaves that to the engine.
+        workers: processes that train at once, each started anew; 0 or 1 is this one.
         readings: a folder for what finished trainings say; a run that finds it there does not train again.
     """
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +17,7 @@ from mtlens.engine.prepare import Preparation
 from mtlens.engine.result import Trained
 from mtlens.engine.saving import load_trained, trained_identity
 from mtlens.engine.solo import CHECKPOINT, SoloRun, train_solo
-from mtlens.errors import FileError, InputError, TrainingError, UnknownNameError
+from mtlens.errors import FileError, InputError, UnknownNameError
 from mtlens.features.vectors import EmbeddingTable
 from mtlens.nets.text_families import TextFamily
 
@@ -406,61 +402,22 @@ def several(texts: TaskSet) -> list[Training]:
     return [Training(texts, "cnn", 3, epochs=2, seed=seed, dtype="float64") for seed in range(5)]
 
 
-def test_workers_threads_and_one_by_one_agree(texts: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_one_by_one_agree(texts: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forked workers: ``test_forking.py``."""
     solo = train(several(texts), engine="solo")
-    forked = train(several(texts), workers=2)
     monkeypatch.setattr(workers, "can_fork", lambda: False)
     threaded = train(several(texts), workers=2)
-    for one, two, three in zip(solo, forked, threaded, strict=True):
+    for one, two in zip(solo, threaded, strict=True):
         assert apart(one, two) < 1e-10
-        assert apart(one, three) < 1e-10
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="workers are forked where the system can fork")
-def test_a_worker_that_dies_is_a_reason_and_the_rest_goes_on(texts: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = workers.train_solo
-
-    def dying(member: Any, **settings: Any) -> Trained:
-        if member.training.seed == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(member, **settings)
-
-    monkeypatch.setattr(workers, "train_solo", dying)
-    trained = train(several(texts), workers=2)
-    assert [one.ok for one in trained] == [True, False, True, True, True]
-    assert "exit code -9" in trained[1].reason
-
-
-@pytest.mark.skipif(not workers.can_fork(), reason="workers are threads here")
-def test_a_worker_ends_when_its_parent_is_gone(texts: TaskSet) -> None:
-    """A parent that was killed closes its ends of the pipes; the copies that forking made must not keep them open."""
-    member = Preparation().member(Training(texts, "cnn", 3, epochs=10**9, select="last"))
-    context = multiprocessing.get_context("fork")
-    (ours, theirs), (other, _) = context.Pipe(), context.Pipe()
-    arguments = (theirs, [ours, other], [(0, member)], "scores", None)
-    worker = context.Process(target=workers._work, args=arguments, daemon=True)
-    worker.start()
-    theirs.close()
-    ours.send_bytes(b"0")
-    assert ours.recv_bytes().startswith(b"E")  # it trains
-    ours.close()
-    worker.join(30)
-    assert worker.exitcode == 0
-
-
-def test_a_workers_error_is_the_callers(texts: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_threads_error_is_the_callers(texts: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any, **__: Any) -> Trained:
         raise InputError("no such thing")
 
+    monkeypatch.setattr(workers, "can_fork", lambda: False)
     monkeypatch.setattr(workers, "train_solo", refused)
     with pytest.raises(InputError, match="no such thing"):
-        train(several(texts), workers=2)
-
-    def broken(*_: Any, **__: Any) -> Trained:
-        raise ZeroDivisionError("by zero")
-
-    monkeypatch.setattr(workers, "train_solo", broken)
-    with pytest.raises(TrainingError, match="ZeroDivisionError: by zero"):
         train(several(texts), workers=2)
 
 

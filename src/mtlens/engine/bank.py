@@ -18,6 +18,7 @@ import torch
 
 from mtlens.engine import evaluate
 from mtlens.engine.assemble import model_of, net_of
+from mtlens.engine.forking import note_matrix_threads
 from mtlens.engine.layout import Layout, layout_of
 from mtlens.engine.order import steps_per_epoch
 from mtlens.engine.prepare import Member
@@ -98,6 +99,7 @@ class Bank:
         """Train everything; ``watch`` is called now and then from the caller's thread. Ctrl-C keeps what is done."""
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.workers)]
         before = torch.get_num_threads()
+        note_matrix_threads()
         try:
             for thread in threads:
                 thread.start()

@@ -139,12 +139,12 @@ class _Call:
         state = Progress(len(members), shelf=shelf, stop=self.stop)
         members.clear()
         with watcher(state, self.progress) as watch:
+            if rest:  # first, as stacks run on threads, after which no worker can be forked
+                results.update(self._one_by_one(rest, keep, state, watch))
             if stacked:
                 bank = Bank(stacked, device=self.device, keep=keep, workers=self.workers, progress=state)
                 stacked.clear()  # the bank frees every member when it has ended
                 results.update(bank.run(watch))
-            if rest:
-                results.update(self._one_by_one(rest, keep, state, watch))
         return [
             results.get(number) or Trained(training, reason="interrupted") for number, training in enumerate(trainings)
         ]

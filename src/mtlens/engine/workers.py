@@ -3,13 +3,12 @@
 Measured: two such processes run at 1.9 to 2.0 times one; two processes with PyTorch's default threads at 0.4 times.
 Workers are *forked*, so they see data and users' own functions without any copying, scripts need no ``__main__``
 guard, and what comes back crosses a pipe as safetensors and JSON. Where forking is not possible (Windows) or not safe
-(a machine with CUDA, whose state does not survive a fork) the workers are threads.
+(:mod:`mtlens.engine.forking`) the workers are threads.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import threading
 import warnings
@@ -27,6 +26,7 @@ from mtlens.engine.assemble import model_of, net_of
 from mtlens.engine.bank import Progress, is_out_of_memory
 from mtlens.engine.checkpoints import tree_from_bytes, tree_to_bytes
 from mtlens.engine.ending import load_values, net_values
+from mtlens.engine.forking import can_fork, note_matrix_threads
 from mtlens.engine.prepare import Member
 from mtlens.engine.result import Trained
 from mtlens.engine.shelf import Shelf
@@ -51,12 +51,6 @@ def run_members(
     if workers <= 1 or device.type != "cpu":
         return _here(jobs, device, keep, state, watch)
     return _Crew(jobs, keep, state, watch).run(workers) if can_fork() else _threads(jobs, keep, workers, state, watch)
-
-
-def can_fork() -> bool:
-    """Whether workers may be forked processes: from a plain process's main thread, on a machine without CUDA."""
-    is_plain = threading.current_thread() is threading.main_thread() and not multiprocessing.current_process().daemon
-    return hasattr(os, "fork") and is_plain and not torch.cuda.is_available()
 
 
 def _here(
@@ -84,6 +78,7 @@ def _here(
 
 def _threads(jobs: Jobs, keep: str, workers: int, state: Progress, watch: Callable[[], None]) -> dict[int, Trained]:
     waiting, results, failed = deque(jobs), dict[int, Trained](), list[BaseException]()
+    note_matrix_threads()
 
     def work() -> None:
         torch.set_num_threads(1)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 from typing import Any, BinaryIO, Protocol, cast
 
+from mtlens.engine.forking import can_fork
 from mtlens.errors import TrainingError, missing_extra, unknown
-from mtlens.study.forked import ForkedProcess, can_fork
+from mtlens.study.forked import ForkedProcess
 from mtlens.study.plan import Stack
 from mtlens.study.prepare import Prepared
 from mtlens.study.settings import EXECUTORS

@@ -1,10 +1,10 @@
 """Worker processes forked from the study: what it has imported is theirs at once.
 
 A fresh interpreter spends a second or two on imports before it trains anything, on every core. A fork spends none. It
-is done where it is known to be safe (:func:`can_fork`), and made safe the rest of the way: the child uses one thread,
-so no thread pool of the parent is missed; it holds none of the parent's files, so a lock or a pipe of a study that
-was killed does not live on in it; and it ends without the parent's clean-up. A child that does not say that it is
-ready is given up for a fresh interpreter (:mod:`mtlens.study.executors`).
+is done where it is known to be safe (:mod:`mtlens.engine.forking`), and made safe the rest of the way: the child uses
+one thread, so no thread pool of the parent is missed; it holds none of the parent's files, so a lock or a pipe of a
+study that was killed does not live on in it; and it ends without the parent's clean-up. A child that does not say that
+it is ready is given up for a fresh interpreter (:mod:`mtlens.study.executors`).
 """
 
 from __future__ import annotations
@@ -12,23 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Callable
-from multiprocessing import current_process
 from pathlib import Path
 from typing import BinaryIO
 
 Serve = Callable[[BinaryIO, BinaryIO], None]
-
-
-def can_fork() -> bool:
-    """From a plain process's main thread on Linux (elsewhere system libraries object), where no CUDA is."""
-    is_plain = threading.current_thread() is threading.main_thread() and not current_process().daemon
-    torch = sys.modules.get("torch")
-    return sys.platform == "linux" and is_plain and (torch is None or not torch.cuda.is_available())
 
 
 class ForkedProcess:

@@ -49,7 +49,8 @@ def unknown(what: str, name: object, known: Iterable[str], where: str = "") -> U
     """
     names = [str(k) for k in known]
     shown = ", ".join(names[:30]) + (f", ... {len(names) - 30} more" if len(names) > 30 else "")
-    close = get_close_matches(str(name), names, n=1)
+    folded = {known.casefold(): known for known in reversed(names)}  # 'MLP' means 'mlp'
+    close = [folded[found] for found in get_close_matches(str(name).casefold(), folded, n=1)]
     return UnknownNameError(
         f"no {what} named {str(name)!r}{f' in {where}' if where else ''} ({_plural(what)}: {shown or 'none'})."
         + (f" Did you mean {close[0]!r}?" if close else "")
@@ -57,9 +58,12 @@ def unknown(what: str, name: object, known: Iterable[str], where: str = "") -> U
 
 
 def _plural(what: str) -> str:
+    """Of a noun; a setting's name (``small``, ``steps``) stays as it is written where an s says nothing."""
     if what.endswith("y") and not what.endswith(("ay", "ey", "oy")):
         return f"{what[:-1]}ies"
-    return f"{what}es" if what.endswith("s") else f"{what}s"
+    if what.endswith(("ss", "us")):
+        return f"{what}es"
+    return what if what.endswith("s") else f"{what}s"
 
 
 def missing_extra(feature: str, extra: str) -> MissingExtraError:

@@ -27,7 +27,7 @@ from mtlens.study.plan import Unit, all_pairs, alone_units, pair_units, stacks_o
 from mtlens.study.prepare import Splitter
 from mtlens.study.screening import screen
 from mtlens.study.settings import Budget
-from mtlens.tasks import Table, Task, TaskSet
+from mtlens.tasks import Table, Task, TaskSet, read_tasks
 
 QUICK: dict[str, Any] = {
     "capacities": (4,), "learning_rates": (0.02,), "epochs": 6, "methods": ("plain",), "splits": 5, "workers": 1,
@@ -716,3 +716,17 @@ def test_weights_reach_both_families() -> None:
     for family in ("linear", "trunk"):
         choices = {**QUICK, "families": (family,), "splits": 2}
         assert Study(weighted, **choices).run().to_csv() != Study(tasks, **choices).run().to_csv()
+
+
+def test_a_spec_says_everything_that_a_study_can_be_told(tmp_path: Path) -> None:
+    rows = "\n".join(f"{i % 7},{i % 5},{(i * 37 % 11) / 3},{(i * 53 % 13) / 3}" for i in range(60))
+    (tmp_path / "d.csv").write_text("a,b,y,z\n" + rows + "\n")
+    (tmp_path / "s.toml").write_text(
+        "margin = { r2 = 0.02, y = 0.0 }\nmethods_on = 'pairs'\npairs = 1\nleave_one_out = false\nseeds = 2\n"
+        "weight_decay = 0\nsmall = 'drop'\nmax_models = 2\n[[task]]\npath = 'd.csv'\nlabels = ['y', 'z']\n"
+    )
+    found = Study(read_tasks(tmp_path / "s.toml"), splits=5).settings
+    assert found.margin == {"r2": 0.02, "y": 0.0} and (found.methods_on, found.small) == ("pairs", "drop")
+    assert (found.pairs, found.leave_one_out, found.seeds, found.weight_decay) == (1, False, 2, 0.0)
+    assert found.max_models == 2
+    assert Study(read_tasks(tmp_path / "s.toml"), max_models=5).settings.max_models == 5

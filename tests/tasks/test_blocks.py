@@ -104,6 +104,9 @@ def test_npz(tmp_path: Path) -> None:
     assert found == {"id": list("012345"), "a": X[:, 0].tolist(), "b": X[:, 1].tolist()}
     np.savez(tmp_path / "c.npz", a=X[:, 0], city=np.array(["x"] * 6))
     assert whole(tmp_path / "c.npz", 4)["city"] == ["x"] * 6
+    np.savez(tmp_path / "g.npz", X=X, feature_names=["a", "b"], city=np.array(["x", "", "y", " ", "x", "y"]))
+    found = whole(tmp_path / "g.npz", 4, {"a": "number", "b": "number", "city": "category"})
+    assert found["city"] == ["x", None, "y", None, "x", "y"]  # gaps, as in every other format
     np.savez(tmp_path / "i.npz", images=np.zeros((5, 2, 2)))
     assert [b.X.shape for b in read_blocks(tmp_path / "i.npz", {}, rows=3)] == [(3, 2, 2), (2, 2, 2)]  # type: ignore[union-attr]
 
@@ -118,6 +121,7 @@ def test_json_lines_with_keys_that_come_and_go(tmp_path: Path) -> None:
     [
         ("d.csv", "a,city\n1,x\nlots,y\n", "column 'a': row 1 .counted from 0. holds 'lots'"),
         ("d.csv", "a,city\n" + "1,x\n" * 300 + "lots,y\n", "column 'a': 'lots'"),
+        ("d.csv", "a,city\n2024-01-31,x\nlots,y\n", "column 'a': row 1 .counted from 0. holds 'lots'"),
         ("d.csv", "a,city\n1,x\n1,2,3\n", "has 3 values where the first line has 2"),
         ("d.csv", "a,a\n1,2\n", "more than once: a"),
         ("d.csv", "a,city\n", "holds no rows to predict"),

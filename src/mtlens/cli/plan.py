@@ -28,6 +28,7 @@ def plan(
     pairs: o.Pairs = None,
     margin: o.Margin = None,
     small: o.Small = None,
+    max_models: o.MaxModels = None,
     workers: o.Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON (docs/json.md).")] = False,
 ) -> None:
@@ -40,7 +41,7 @@ def plan(
 
     chosen = o.choices_of(
         budget=budget, splits=splits, seed=seed, trunk=trunk, capacities=capacities, learning_rates=lr, epochs=epochs,
-        families=families, methods=methods, pairs=pairs, margin=margin, small=small,
+        families=families, methods=methods, pairs=pairs, margin=margin, small=small, max_models=max_models,
     )  # fmt: skip
     tasks = read_tasks(spec, targets=targets, missing=missing)
     asked = Study(tasks, device=device or tasks.settings.get("device") or "cpu", workers=workers, **chosen)

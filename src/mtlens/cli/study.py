@@ -31,6 +31,7 @@ def study(
     pairs: o.Pairs = None,
     margin: o.Margin = None,
     small: o.Small = None,
+    max_models: o.MaxModels = None,
     workers: o.Workers = None,
     executor: o.Kind = "local",
     ledger: o.SharedLedger = None,
@@ -58,7 +59,7 @@ def study(
     tasks = read_tasks(spec, targets=targets, missing=missing)
     chosen = o.choices_of(
         budget=budget, splits=splits, seed=seed, trunk=trunk, capacities=capacities, learning_rates=lr, epochs=epochs,
-        families=families, methods=methods, pairs=pairs, margin=margin, small=small,
+        families=families, methods=methods, pairs=pairs, margin=margin, small=small, max_models=max_models,
     )  # fmt: skip
     written = tasks.settings
     folder = o.folder_of(spec, out or written.get("out"))

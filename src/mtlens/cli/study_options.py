@@ -28,6 +28,7 @@ Families = Annotated[str | None, typer.Option(help="linear, trunk, or both.", me
 Methods = Annotated[str | None, typer.Option(help="plain, align, svd, uncertainty, or TorchJD's.", metavar="A,B")]
 Pairs = Annotated[int | None, typer.Option(help="Measure this many pairs, the most promising first.", min=0)]
 Margin = Annotated[float | None, typer.Option(help="The smallest difference that matters; 0.01 by default.", min=0)]
+MaxModels = Annotated[int | None, typer.Option(help="When the advice joins tasks in groups: at most this many.", min=1)]
 Small = Annotated[str | None, typer.Option(help="Tasks too small to split: refuse, or drop.")]
 Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.", min=1)]
 Kind = Annotated[str, typer.Option("--executor", help="local, here, or ray (the 'scale' extra).")]

@@ -27,7 +27,7 @@ def advised(study: Study, run: Run) -> dict[str, Any] | None:
         return None
     families = _families(run)
     grid = grid_of(study)
-    most = study.given.settings.get("max_models")  # of the SPEC
+    most = study.settings.max_models
     pairs, errors = measured_pairs(run)
     rounded = [[None if math.isnan(v) else round(v, 9) for v in row] for row in pairs.tolist()]
     asked = [

@@ -76,6 +76,7 @@ class Settings:
             "time" (train on the past); "auto" is time when every task has a time column, else kfold.
         valid, test, least: shares of the rows, and the fewest rows of a class in every part.
         vectors: file of word vectors for a trunk that reads words one by one; None: learned from scratch.
+        max_models: most groups when the advice joins tasks in groups; None: no limit.
     """
 
     seed: int = 0
@@ -101,6 +102,7 @@ class Settings:
     test: float = 0.2
     least: int = 5
     vectors: str | None = None
+    max_models: int | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__  # frozen: only this method puts given values into their canonical form
@@ -189,15 +191,15 @@ class Settings:
 
 
 # Whole numbers and the least each may be; None stands for a default where the field has one.
-COUNTS = {"seed": 0, "splits": 2, "epochs": 1, "batch": 1, "seeds": 1, "pairs": 0, "least": 1}
+COUNTS = {"seed": 0, "splits": 2, "epochs": 1, "batch": 1, "seeds": 1, "pairs": 0, "least": 1, "max_models": 1}
 _SAME = (
     "seed", "margin", "budget", "capacities", "trunk", "methods", "families", "batch", "valid", "test", "least",
-    "methods_on", "pairs", "leave_one_out", "seeds", "weight_decay", "small",
+    "methods_on", "pairs", "leave_one_out", "seeds", "weight_decay", "small", "max_models",
 )  # fmt: skip
 
 
 def _count(given: Any, what: str, least: int) -> int | None:
-    if given is None and what in ("splits", "pairs"):
+    if given is None and what in ("splits", "pairs", "max_models"):
         return None
     if isinstance(given, bool) or not isinstance(given, Integral) or int(given) < least:
         raise InputError(f"Study: {what}={given!r}. It needs a whole number of at least {least}.")

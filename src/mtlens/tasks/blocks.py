@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def _npz(path: Path, kinds: Mapping[str, ColumnKind], rows: int) -> Iterator[Tab
         columns = {n: _plain(a, kinds.get(n)) for n, a in arrays.items() if a.ndim == 1 and len(a) == max(lengths)}
         if not columns:
             raise InputError(f"{path} has no inputs: it needs X (rows x columns), or an array for each column.")
-        yield Table(columns, {name: kind for name, kind in kinds.items() if name in columns})
+        yield _kinded(columns, kinds)
         return
     X = arrays[key]
     names = [str(name) for name in arrays.get("feature_names", ())]
@@ -278,7 +279,7 @@ def _npz(path: Path, kinds: Mapping[str, ColumnKind], rows: int) -> Iterator[Tab
         return
     inputs = {name: X[:, i].astype(np.float64) for i, name in enumerate(names)}
     beside = [n for n in kinds if n in arrays and arrays[n].shape == (len(X),) and n not in inputs]
-    yield Table({**{name: _plain(arrays[name], kinds[name]) for name in beside}, **inputs})
+    yield _kinded({**{name: _plain(arrays[name], kinds[name]) for name in beside}, **inputs}, kinds)
 
 
 def _plain(array: Array, kind: ColumnKind | None) -> Array:
@@ -390,11 +391,25 @@ def _inferred(column: Any, name: str, path: Path, start: int) -> Array:
     found = _column_of(table.column("only"))
     if found.dtype.kind == "f" and len(found) == len(column):
         return found
-    row, value = next((i, v) for i, v in enumerate(column.to_pylist()) if not _is_number(v))
+    row, value = _first_stranger(column.to_pylist())
     raise InputError(
         f"{path}, column {name!r}: row {start + row} (counted from 0) holds {value!r:.60}, but the model was trained "
         "on numbers there. Correct that value, or leave it empty if it is unknown."
     )
+
+
+def _first_stranger(values: list[Any]) -> tuple[int, Any]:
+    """The value that keeps a column from being numbers, or dates: the first that is neither."""
+    strange = [(row, value) for row, value in enumerate(values) if not _is_number(value)]
+    return next((pair for pair in strange if not _is_date(pair[1])), strange[0])
+
+
+def _is_date(value: str) -> bool:
+    try:
+        datetime.fromisoformat(value.strip())
+    except ValueError:
+        return False
+    return True
 
 
 def _is_number(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -87,6 +87,9 @@ class Entry(BaseModel):
         return Layout(self.delimiter, self.header, self.encoding, self.quote, names=named)
 
 
+_Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class Spec(BaseModel):
     """A whole SPEC: its tasks, and settings of a study. Settings that are not written stay None."""
 
@@ -95,7 +98,7 @@ class Spec(BaseModel):
     task: list[Entry] = Field(min_length=1)
     seed: int = Field(default=0, ge=0)
     metric: str | None = None
-    margin: float | None = Field(default=None, gt=0)
+    margin: _Margin | dict[str, _Margin] | None = None
     budget: int | str | None = None
     capacities: list[int] | None = None
     capacity: int | None = Field(default=None, ge=1)
@@ -114,6 +117,12 @@ class Spec(BaseModel):
     batch: int | None = Field(default=None, ge=1)
     lr: float | list[float] | None = None
     max_models: int | None = Field(default=None, ge=1)
+    methods_on: str | None = None
+    pairs: int | None = Field(default=None, ge=0)
+    leave_one_out: bool | None = None
+    seeds: int | None = Field(default=None, ge=1)
+    weight_decay: float | None = Field(default=None, ge=0)
+    small: str | None = None
     device: str | None = None
     out: str | None = None
 
@@ -159,7 +168,7 @@ def spec_from(written: dict[str, Any], where: str) -> Spec:
 
 def _whole_numbers_as_floats(written: dict[str, Any]) -> dict[str, Any]:
     """``margin = 1`` means 1.0: TOML tells the two apart, a person does not."""
-    floats = ("margin", "valid", "test")
+    floats = ("margin", "valid", "test", "weight_decay")
     return {k: float(v) if k in floats and type(v) is int and abs(v) < 1e300 else v for k, v in written.items()}
 
 
@@ -202,12 +211,19 @@ TEMPLATE = """\
 # Tasks for mtlens. Every line that starts with # is optional; remove the # to use it.
 seed = 0
 # metric = "roc_auc"          # for every task; default: r2, roc_auc (binary), balanced_accuracy (multiclass)
-# margin = 0.01               # differences smaller than this do not matter
+# margin = 0.01               # differences smaller than this do not matter; or { rmse = 2.0, first = 0.05 }
 # budget = "10m"              # a time, or a number of trainings such as 500
 # capacities = [10, 50, 200]  # widths of the shared part to try
 # trunk = "mlp"               # linear, relu, mlp, lstm, cnn, average
-# methods = ["plain", "svd"]
+# lr = [0.001, 0.01]          # learning rates to try; also epochs = 30, batch = 50, weight_decay = 0.0, seeds = 1
+# families = ["linear"]       # ridge alone; default: linear and trunk
+# methods = ["plain", "svd"]  # also align, uncertainty and TorchJD's; methods_on = "pairs" tries them on every pair
+# pairs = 100                 # how many pairs to measure, the most promising first
+# leave_one_out = true        # also all tasks but one
+# max_models = 3              # advise at most three groups
+# small = "drop"              # leave tasks out that are too small to split; default: refuse
 # splits = "repeated"         # repeated, kfold, time, official
+# outer = 10                  # exactly so many splits; also shares of the rows: valid = 0.2, test = 0.2, least = 5
 # duplicates = "drop"         # drop exact copies of rows, and rows of train that are in a test part
 # encoder = "some-encoder"    # a pretrained text encoder, kept frozen
 # vectors = "glove.npz"       # word vectors

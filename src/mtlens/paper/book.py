@@ -48,10 +48,15 @@ def run_book(
             wanted = experiments()[name].configure(setting, quick=quick, seeds=seeds)
             kept = _kept(folder, name, setting, wanted) if resume else None
             tell(f"{name}, {setting}: {'read' if kept else 'running'}")
-            done.append(kept or reproduce(name, setting=setting, quick=quick, seeds=seeds))
+            done.append(kept or _as_written(reproduce(name, setting=setting, quick=quick, seeds=seeds)))
             if folder is not None:
                 write_results(done[-1], folder)
     return done
+
+
+def _as_written(result: Reproduction) -> Reproduction:
+    """The result with the digits its file keeps, so that the book says the same whether a result was run or read."""
+    return Reproduction.from_json(result.as_json())
 
 
 def _kept(folder: Path | None, name: str, setting: str, wanted: object) -> Reproduction | None:

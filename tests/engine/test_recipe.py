@@ -335,7 +335,7 @@ class _Impatient:
 
 
 def test_ctrl_c_ends_the_waves_that_would_follow(shared: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stacks, then what runs one by one; bases, then what starts from them; results, then their controls."""
+    """What runs one by one, then stacks; bases, then what starts from them; results, then their controls."""
     from mtlens.engine import run
 
     def pressed(given: list[Training], when: Any, **options: Any) -> list[Trained]:
@@ -343,8 +343,8 @@ def test_ctrl_c_ends_the_waves_that_would_follow(shared: TaskSet, monkeypatch: p
         return train(given, **options)
 
     long = Training(shared, "mlp", 8, epochs=10_000)
-    odd = Training(shared, "mlp", 8, weighting="UPGrad", epochs=1)
-    assert [t.reason for t in pressed([long, odd, odd.but(seed=1)], lambda _: True)] == ["interrupted"] * 3
+    odd, stacked = long.but(weighting="UPGrad"), long.but(epochs=1)
+    assert [t.reason for t in pressed([stacked, odd, odd.but(seed=1)], lambda _: True)] == ["interrupted"] * 3
     assert [t.reason for t in pressed([long.but(align="fixed")], lambda _: True)] == ["interrupted"]
     short = Training(shared, "mlp", 8, epochs=1, align="joint")
     (trained,) = pressed([short], lambda state: state.finished == state.total > 0, controls=True)

@@ -158,10 +158,12 @@ def test_two_processes_on_one_folder(tmp_path: Path) -> None:
     first = start(tmp_path / "run", epochs=25)
     until = time.monotonic() + 60
     while not (tmp_path / "run" / "ledger.sqlite").exists() and time.monotonic() < until:
-        time.sleep(0.05)
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)  # it must not end before the second has started
     code, _, err = finish(start(tmp_path / "run", epochs=25))
-    assert code != 0 and f"in use by process {first.pid}" in err
+    first.send_signal(signal.SIGCONT)
     assert finish(first)[0] == 0
+    assert code != 0 and f"in use by process {first.pid}" in err
 
 
 @pytest.mark.medium

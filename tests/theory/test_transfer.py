@@ -305,6 +305,9 @@ def test_mistakes_are_named() -> None:
         LinearTransfer([made[0], LinearProblem("thin", np.ones((9, 2)), np.arange(9.0))])
     with pytest.raises(InputError, match="task 't0' has 40 labelled rows"):
         LinearTransfer(made, folds=41)
+    one = LinearProblem("one", np.ones((1, made[0].X.shape[1])), np.ones(1))
+    with pytest.raises(InputError, match="task 'one' has 1 labelled row. Give it more, or leave that task out"):
+        LinearTransfer([*made, one], folds=3)
     core = LinearTransfer(made)
     with pytest.raises(UnknownNameError, match="Did you mean 't1'"):
         core.pair("t0", "t1x")

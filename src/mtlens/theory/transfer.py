@@ -114,10 +114,9 @@ class LinearTransfer:
             return check_folds(folds, sizes, self.names)
         fewest = min((int(p.labelled.sum()), p.name) for p in self.problems)
         if not 2 <= folds <= fewest[0]:
-            raise InputError(
-                f"folds={folds}: task {fewest[1]!r} has {fewest[0]} labelled rows. "
-                f"Use 2 <= folds <= {fewest[0]}, or leave that task out."
-            )
+            can = f"Use 2 <= folds <= {fewest[0]}, or leave" if fewest[0] >= 2 else "Give it more, or leave"
+            rows = f"{fewest[0]} labelled row{'s' * (fewest[0] != 1)}"
+            raise InputError(f"folds={folds}: task {fewest[1]!r} has {rows}. {can} that task out.")
         classes = [p.y if p.kind != "regression" else None for p in self.problems]
         masks = [p.labelled for p in self.problems]
         return assign_folds(row_keys(self.problems), masks, classes, folds=folds, seed=seed)

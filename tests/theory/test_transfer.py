@@ -306,7 +306,7 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(InputError, match="task 't0' has 40 labelled rows"):
         LinearTransfer(made, folds=41)
     one = LinearProblem("one", np.ones((1, made[0].X.shape[1])), np.ones(1))
-    with pytest.raises(InputError, match="task 'one' has 1 labelled row. Give it more, or leave that task out"):
+    with pytest.raises(InputError, match=r"task 'one' has 1 labelled row\. Give it more, or leave that task out"):
         LinearTransfer([*made, one], folds=3)
     core = LinearTransfer(made)
     with pytest.raises(UnknownNameError, match="Did you mean 't1'"):

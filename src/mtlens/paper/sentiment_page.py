@@ -26,6 +26,7 @@ the vectors frozen. `printed` is the paper's text: vectors fine-tuned, Algorithm
 sentences left in. `script` is what the authors' public script does. Intervals are 95 % t intervals over seeds; training
 rows of different seeds overlap, so they are somewhat too narrow, and for SST and TREC (one fixed test set) they cover
 the noise of training only. Verdicts: *holds* or *does not hold* when the interval lies wholly on one side.
+What the shared sentences alone do to the scores: [sentiment-shared-sentences.md](sentiment-shared-sentences.md).
 """
 
 

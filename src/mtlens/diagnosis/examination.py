@@ -72,7 +72,7 @@ def diagnose(
     folds, seed = int(folds), whole_seed(seed, "diagnose")
     if isinstance(tasks, Task):
         tasks = [tasks]
-    tasks = tasks if isinstance(tasks, TaskSet) else TaskSet(tasks)
+    tasks = TaskSet.of(tasks)
     say = progress or (lambda _: None)
     say("reading rows")
     duplicates = find_duplicates(tasks)

@@ -134,7 +134,7 @@ def advise(
         >>> advice.system.tasks[0].recipe != "alone", advice.difference > 0.05
         (True, True)
     """
-    tasks = tasks if isinstance(tasks, TaskSet) else TaskSet(tasks)
+    tasks = TaskSet.of(tasks)
     grid = grid or Grid()
     _check(families, grid, joint_grid)
     if max_models is not None and (type(max_models) is not int or max_models < 1):
@@ -264,14 +264,15 @@ class PartAdvice:
                 found.append(Candidate("sources", "linear"))
         if "trunk" in self.families:
             found.append(Candidate("joint", "trunk"))
-        if grouping is not None and by_fold and 1 < len(grouping.groups) < len(self.held.raw):
+        if grouping is not None and by_fold:
             groups = tuple(group for group, _ in self._named(grouping))
             chosen = tuple(tuple(group for group, _ in self._named(some)) for some in by_fold)
             found += [Candidate("group", family, groups, chosen) for family in self.families]
         return found
 
     def _grouping(self) -> tuple[Grouping | None, tuple[Grouping, ...]]:
-        """Groups from measured pairs, and from the linear core where nothing was measured; and those without each fold.
+        """Groups from measured pairs, and from the linear core where nothing was measured; and those without each fold
+        (none where the groups are all tasks together, or each alone: those are other candidates).
 
         The ones without a fold come from the linear core alone, which then never reads that fold's rows: measured pairs
         have seen every row, and so have the models that score the other folds.
@@ -279,18 +280,20 @@ class PartAdvice:
         held, D, errors = self.held, self.pairs, self.pair_errors
         most = FEW_PAIRS if self.max_models is None else MANY_PAIRS
         affordable = held.has_columns and len(held.raw) <= most and held.joint_core.width <= WIDE_PAIRS
-        by_fold: tuple[Grouping, ...] = ()
         if affordable:
             table = held.joint_core.pairs()
             predicted, spread = table.difference, held.joint_core.standard_error(table.folds)
             D = predicted if D is None else np.where(np.isnan(D), predicted, D)
             errors = spread if errors is None else np.where(np.isnan(errors), spread, errors)
-            rest = [held.pairs_without(fold) for fold in range(held.folds)] if held.folds > LEAST_FOLDS else []
-            limit = self.max_models
-            by_fold = tuple(best_groups(some, max_models=limit, exact=EXACT_BY_FOLD) for some in rest)
         if D is None:
             return None, ()
-        return best_groups(D, errors=errors, max_models=self.max_models, seed=held.seed), by_fold
+        grouping = best_groups(D, errors=errors, max_models=self.max_models, seed=held.seed)
+        divides = 1 < len(grouping.groups) < len(held.raw)  # else it is joining all, or none
+        return grouping, self._groups_by_fold() if affordable and divides and held.folds > LEAST_FOLDS else ()
+
+    def _groups_by_fold(self) -> tuple[Grouping, ...]:
+        rest = (self.held.pairs_without(fold) for fold in range(self.held.folds))
+        return tuple(best_groups(D, max_models=self.max_models, exact=EXACT_BY_FOLD) for D in rest)
 
     def _named(self, grouping: Grouping) -> list[tuple[tuple[str, ...], float]]:
         names = self.held.raw.names

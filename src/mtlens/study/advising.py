@@ -11,6 +11,7 @@ from mtlens.arrays import FloatArray
 from mtlens.models.system import Grid
 from mtlens.study.advice import FOLDS, advise
 from mtlens.study.identity import digest_json, task_fingerprints
+from mtlens.study.result import plain_json
 from mtlens.study.statistics import variance_factor
 
 if TYPE_CHECKING:
@@ -83,16 +84,3 @@ def measured_pairs(run: Run) -> tuple[FloatArray, FloatArray]:
             pairs[at] = float(cell.comparison.difference)
             errors[at] = math.sqrt(float(factor)) * float(cell.comparison.spread)
     return pairs, errors
-
-
-def plain_json(value: Any) -> Any:
-    """The same with numbers JSON knows: numpy scalars become plain, what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): plain_json(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_json(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

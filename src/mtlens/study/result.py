@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mtlens.errors import FileError, unknown
 
 FORMAT = 1
@@ -190,13 +192,20 @@ def _number(value: Any, *, signed: bool = True) -> str:
     return f"{value:+.3f}" if signed else f"{value:.3f}"
 
 
-def without_infinities(value: Any) -> Any:
-    """The same with null for numbers JSON does not know (inputs of 1e150 overflow: there is no such score)."""
+def plain_json(value: Any) -> Any:
+    """The same with numbers JSON knows: numpy scalars become plain, what is not finite becomes null.
+
+    (Inputs of 1e150 overflow: there is no such score.)
+    """
     if isinstance(value, dict):
-        return {key: without_infinities(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [without_infinities(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return {str(key): plain_json(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_json(one) for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from mtlens.study.cells import Cell
 from mtlens.study.curves import capacity_curves, capacity_summary, method_table
 from mtlens.study.official import official_test
 from mtlens.study.plan import count_trainings
-from mtlens.study.result import FORMAT, without_infinities
+from mtlens.study.result import FORMAT, plain_json
 from mtlens.study.run import Run
 from mtlens.study.statistics import compare_splits, judge
 from mtlens.study.texts import changed_texts
@@ -49,7 +49,7 @@ def verdicts_of(run: Run, said: list[str], *, official: bool) -> dict[str, Any]:
         "said": [*said, *run.said],
         "cost": cost(run),
     }
-    return {name: without_infinities(found) for name, found in verdicts.items()}
+    return {name: plain_json(found) for name, found in verdicts.items()}
 
 
 def _afterwards(

@@ -29,9 +29,8 @@ from mtlens.theory.transfer_records import LinearModel as LinearModel
 
 Method: TypeAlias = Literal["joint", "shrink"]
 METHODS: tuple[Method, ...] = ("joint", "shrink")
-RIDGES = tuple(
-    10.0**power for power in range(-4, 4)
-)  # multiples of the width d: the best ridge grows with d, not with m
+# multiples of the width d: the best ridge grows with d, not with m
+RIDGES = tuple(10.0**power for power in range(-4, 4))
 WEIGHTS = (0.1, 1.0, 10.0)  # a source row counts this much of a target row
 LEVEL = 0.95  # of every interval here
 KEPT_VIEWS = 2**28  # bytes of standardised moments kept rather than computed again

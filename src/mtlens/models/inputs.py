@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from mtlens.arrays import Array, FloatArray
+from mtlens.arrays import Array
 from mtlens.errors import InputError
-from mtlens.tasks.files import NULLS
 from mtlens.tasks.frames import named_inputs, table_from
+from mtlens.tasks.numerals import read_numerals
 from mtlens.tasks.table import ColumnKind, Table
 from mtlens.tasks.tables import LABEL_NAMES
 from mtlens.tasks.task import Inputs, Task
@@ -204,53 +203,13 @@ def _as_number(column: Array, name: str, where: str) -> Array:
             raise InputError(f"{where}, column {name!r}: row {infinite[0]} holds infinity. Leave unknown values empty.")
         return column.astype(np.float64, copy=False)
     values = column.tolist()
-    numbers, row = _read_as_numbers(values)
+    numbers, row = read_numerals(values)
     if row is not None:
         raise InputError(
             f"{where}, column {name!r}: row {row} holds {values[row]!r:.60}, but the model was trained on numbers "
             "there. Correct that value, or leave it empty if it is unknown."
         )
     return numbers
-
-
-def _read_as_numbers(values: list[str | None]) -> tuple[FloatArray, int | None]:
-    """Texts as the readers of files take them: all numbers, all true or false, or all ISO dates (seconds since 1970).
-
-    Also the first row that is none of these where all rows before it are; None when every row is read.
-    """
-    known = [(row, value.strip()) for row, value in enumerate(values) if value is not None and value not in NULLS]
-    numbers, furthest = np.full(len(values), np.nan), -1
-    for read in (_number, _TRUTH.get, _date):
-        found = [read(text) for _, text in known]
-        bad = next((row for (row, _), number in zip(known, found, strict=True) if number is None), None)
-        if bad is None:
-            numbers[[row for row, _ in known]] = found
-            return numbers, None
-        furthest = max(furthest, bad)
-    return numbers, furthest
-
-
-_TRUTH = {
-    word: value for value, words in ((1.0, "true True TRUE"), (0.0, "false False FALSE")) for word in words.split()
-}
-
-
-def _number(text: str) -> float | None:
-    """A finite number; infinity is none."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) and "_" not in text else None
-
-
-def _date(text: str) -> float | None:
-    """An ISO date or time; without a zone as it is written."""
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (when - datetime(1970, 1, 1, tzinfo=UTC if when.tzinfo else None)).total_seconds()
 
 
 def _as_text(column: Array) -> Array:

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from mtlens.tasks.files import (
     with_points,
 )
 from mtlens.tasks.npz import read_npz
+from mtlens.tasks.numerals import read_numerals
 from mtlens.tasks.table import ColumnKind, Table, written
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz", ".jsonl", ".ndjson")
@@ -391,33 +391,14 @@ def _inferred(column: Any, name: str, path: Path, start: int) -> Array:
     found = _column_of(table.column("only"))
     if found.dtype.kind == "f" and len(found) == len(column):
         return found
-    row, value = _first_stranger(column.to_pylist())
+    values = column.to_pylist()
+    numbers, row = read_numerals(values)
+    if row is None:
+        return numbers
     raise InputError(
-        f"{path}, column {name!r}: row {start + row} (counted from 0) holds {value!r:.60}, but the model was trained "
-        "on numbers there. Correct that value, or leave it empty if it is unknown."
+        f"{path}, column {name!r}: row {start + row} (counted from 0) holds {values[row]!r:.60}, but the model was "
+        "trained on numbers there. Correct that value, or leave it empty if it is unknown."
     )
-
-
-def _first_stranger(values: list[Any]) -> tuple[int, Any]:
-    """The value that keeps a column from being numbers, or dates: the first that is neither."""
-    strange = [(row, value) for row, value in enumerate(values) if not _is_number(value)]
-    return next((pair for pair in strange if not _is_date(pair[1])), strange[0])
-
-
-def _is_date(value: str) -> bool:
-    try:
-        datetime.fromisoformat(value.strip())
-    except ValueError:
-        return False
-    return True
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return value is None or value in NULLS
-    return True
 
 
 def _kinded(columns: Mapping[str, Array], kinds: Mapping[str, ColumnKind]) -> Table:

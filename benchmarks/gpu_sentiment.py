@@ -1,10 +1,10 @@
 """The sentence studies in full on one CUDA card, or reduced on a CPU, within a wall-clock limit.
 
 Question: does the full sentiment-pairs (15 pairs, 6 singles, joint and Algorithm 1, 5 seeds, LSTM of width 200) end in
-ten minutes on one card, and what does it say? Plain trainings go to one process, as stacks; the others (alignment,
-fine-tuning, CNN) one by one over many processes that share the card, for a single LSTM of this size is bound by the
-launch of its kernels and not by the card. Results are written after every seed that is finished, and what a training
-said as soon as it is over (OUT/readings): a run that met its limit, or was stopped, goes on with the same command.
+ten minutes on one card, and what does it say? LSTMs go as stacks, a process for each method; what has no stack there
+(CNN) one by one over many processes that share the card, for a single network of this size is bound by the launch of
+its kernels and not by the card. Results are written after every seed that is finished, and what trainings said as soon
+as their process has ended them (OUT/readings): a run that met its limit, or was stopped, goes on with the same command.
 
     python benchmarks/gpu_sentiment.py sentiment-pairs sentiment-transfer sentiment-capacity --limit 540 --out OUT
 
@@ -99,12 +99,13 @@ def _study(pool: Pool, name: str, setting: str, c: Any, limit: float, out: Path,
 
 
 def _submit(pool: Pool, c: Any, jobs: Sequence[Job], stack: bool) -> dict[Any, tuple[Sequence[Job], str]]:
-    """What stacks goes to one process, in stacks; everything else one by one over the other processes."""
-    stacked = [job for job in jobs if stack and can_stack(c, job)]
-    starts = {job.start for job in jobs}
-    stacked = [job for job in stacked if job not in starts]
-    rest = chunks([job for job in jobs if job not in set(stacked)])
-    parts: list[tuple[Sequence[Job], Any]] = [(stacked, "auto")] if stacked else []
+    """What stacks goes as stacks, one process for every kind of job; everything else one by one over the others."""
+    stacks: dict[tuple[Any, ...], list[Job]] = {}
+    for job in jobs:
+        if stack and can_stack(c, job):
+            stacks.setdefault((job.method, len(job.names) > 1, job.start is not None), []).append(job)
+    rest = chunks([job for job in jobs if not (stack and can_stack(c, job))])
+    parts: list[tuple[Sequence[Job], Any]] = [(part, "auto") for part in stacks.values()]
     parts += [(part, "solo") for part in rest]
     return {pool.submit(c, part, engine): (part, engine) for part, engine in parts}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -13,9 +14,10 @@ from mtlens.arrays import FloatArray
 from mtlens.engine.scoring import scores_of
 from mtlens.engine.stack import Stack, apply_alignment
 from mtlens.engine.store import Panel
+from mtlens.nets.family import Align
 
 SCORING_ROWS = 1 << 15  # rows x models of one pass, which bounds the memory of scoring
-DEVICE_ROWS = 1 << 21  # the same on a device, which has more memory and wants larger passes
+DEVICE_NUMBERS = 1 << 30  # numbers of one pass on a device, which has more memory and wants larger passes
 
 Scores: TypeAlias = dict[int, dict[str, float]]
 Raw: TypeAlias = dict[tuple[int, int], Tensor]
@@ -80,7 +82,9 @@ def _groups(stack: Stack, places: Sequence[int], split: str) -> Iterator[list[_R
 
 
 def _pass_rows(stack: Stack) -> int:
-    return SCORING_ROWS if stack.store.device.type == "cpu" else DEVICE_ROWS
+    if stack.store.device.type == "cpu":
+        return SCORING_ROWS
+    return DEVICE_NUMBERS // stack.scoring_trunk.numbers_a_row(stack.store.X.shape[1])
 
 
 def _limited(requests: list[_Request], pass_rows: int) -> Iterator[list[_Request]]:
@@ -100,10 +104,11 @@ def _forward(stack: Stack, requests: Sequence[_Request], *, best: bool) -> Tenso
         1, 2
     )  # (g, slots * C, h + 1)
     out = torch.empty(len(places), len(rows), heads.shape[1], dtype=heads.dtype, device=heads.device)
+    align = _alignment(stack, values["align"], slots) if layout.align else None
     size = max(64, _pass_rows(stack) // len(places))
     for first in range(0, len(rows), size):
-        X = _inputs(stack, rows[first : first + size], places, slots, values.get("align"))
-        features = stack.scoring_trunk.forward(values["trunk"], X)
+        X = _inputs(stack, rows[first : first + size], places, slots)
+        features = stack.scoring_trunk.forward(values["trunk"], X, align)
         out[:, first : first + size] = torch.baddbmm(
             heads[..., -1].unsqueeze(1), features, heads[..., :-1].transpose(1, 2)
         )
@@ -120,20 +125,23 @@ def _values(stack: Stack, name: str, requests: Sequence[_Request], places: Tenso
     return torch.where(keeps.to(present.device)[:, None], stack.best[name].index_select(0, places), present)
 
 
-def _inputs(stack: Stack, rows: Tensor, places: Tensor, slots: Tensor, align: Tensor | None) -> Tensor:
+def _inputs(stack: Stack, rows: Tensor, places: Tensor, slots: Tensor) -> Tensor:
     """Rows as each member reads them for its first requested slot, ``(g, n, d)``."""
-    X = stack.store.X.index_select(0, rows).expand(len(places), -1, -1)
+    X = stack.store.X.index_select(0, rows)[:, : stack.store.words(rows)].expand(len(places), -1, -1)
     if stack.affine is not None:
         factor, offset = (t[places, slots[:, 0]].unsqueeze(1) for t in stack.affine)
         X = X * factor + offset
-    if align is None:
-        return X
-    layout, d = stack.layout, X.shape[2]
-    own = align.view(len(places), layout.num_tasks, -1)[torch.arange(len(places), device=places.device), slots[:, 0]]
+    return X
+
+
+def _alignment(stack: Stack, values: Tensor, slots: Tensor) -> Align:
+    """The map of each member's first requested slot, of vectors ``(g, n, d)``."""
+    layout, d = stack.layout, stack.aligned_width
+    own = values.view(len(values), layout.num_tasks, -1)[torch.arange(len(values), device=values.device), slots[:, 0]]
     if layout.align_rank is None:
-        return apply_alignment(X, (own.view(-1, d, d),))
+        return partial(apply_alignment, matrices=(own.view(-1, d, d),))
     both = own.view(-1, 2, d, layout.align_rank)
-    return apply_alignment(X, (both[:, 0], both[:, 1]))
+    return partial(apply_alignment, matrices=(both[:, 0], both[:, 1]))
 
 
 def _by_labels(stack: Stack, outputs: Raw) -> list[list[tuple[int, int]]]:

@@ -1,4 +1,4 @@
-"""A stack's step as one CUDA graph: captured once for a composition of the stack, replayed every step."""
+"""A stack's step as a CUDA graph: captured once for a composition of the stack and a length of its texts."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ class GraphedTick:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._is_captured = False
+        self._graphs: dict[int | None, torch.cuda.CUDAGraph | None] = {}
+        self._memory = torch.cuda.graph_pool_handle()  # one for all: they run in turn and leave nothing to each other
 
     def __call__(self) -> None:
-        if not self._is_captured:
-            self._is_captured = True
-            self._graph = self._capture()
-        if self._graph is None:
+        words = self._stack.words
+        if words not in self._graphs:
+            self._graphs[words] = self._capture()
+        graph = self._graphs[words]
+        if graph is None:
             self._stack.tick()
         else:
-            self._graph.replay()
+            graph.replay()
 
     def _capture(self) -> torch.cuda.CUDAGraph | None:
         moved = self._stack.moving_tensors()
@@ -48,7 +49,7 @@ class GraphedTick:
                     self._stack.tick()
             here.wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
                 self._stack.tick()
         except torch.OutOfMemoryError:
             raise

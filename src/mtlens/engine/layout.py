@@ -83,8 +83,8 @@ def is_stackable(member: Member, device_type: str = "cpu") -> bool:
     training = member.training
     if not member.family.stacks_on(device_type) or any(part.startswith("trunk.") for part in training.freeze):
         return False
-    if training.align is not None and (member.rows.vocabulary or len(member.rows.shape) > 1):
-        return False  # it would stand between embedding and encoder, or map the last axis of images
+    if training.align is not None and len(member.rows.shape) > 1:
+        return False  # it would map the last axis of images
     known_method = not isinstance(training.weighting, str) or training.weighting in (
         "equal", "svd", "uncertainty", "random",
     )  # fmt: skip

@@ -81,6 +81,10 @@ class StackedObjective:
             return torch.zeros((), dtype=torch.bool, device=self._mask.device)
         return _chosen(is_kind, active).unsqueeze(axis)
 
+    def is_binary(self) -> Tensor:
+        """``(S, T)``: which tasks have cross entropy of two classes."""
+        return self._is.get("binary", torch.zeros(self._mask.shape[:2], dtype=torch.bool, device=self._mask.device))
+
     def half_where_regression(self) -> Tensor:
         """``(S, T)``: 1/2 for regression tasks, else 1, the factor of ``exp(-s) L`` in uncertainty weighting."""
         shape = self._mask.shape[:2]

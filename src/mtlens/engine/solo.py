@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from mtlens.engine.assemble import net_of
 from mtlens.engine.checkpoints import has_tree, load_tree, save_tree
@@ -164,7 +165,7 @@ class SoloRun:
             features = self.net.trunk(self._take(places[0], batches[0]))
             parts = [features] * len(places)
         else:
-            together = torch.cat([self.data[p][0][b] for p, b in zip(places, batches, strict=True)])
+            together = _stacked([self.data[p][0][b] for p, b in zip(places, batches, strict=True)])
             parts = list(torch.split(self.net.trunk(self._trimmed(together)), [len(b) for b in batches]))
         return [self.net.heads[self.net.index(name)](part) for name, part in zip(names, parts, strict=True)]
 
@@ -301,6 +302,14 @@ class SoloRun:
         tensor = torch.from_numpy(np.ascontiguousarray(values))
         dtype = self.dtype if tensor.is_floating_point() else torch.int64
         return tensor.to(self.device, dtype)
+
+
+def _stacked(batches: list[Tensor]) -> Tensor:
+    """Batches below one another; texts of different tasks differ in length, and padding at the end changes nothing."""
+    longest = max(batch.shape[1] for batch in batches)
+    short = [batch.ndim == 2 and batch.shape[1] < longest for batch in batches]
+    pairs = zip(batches, short, strict=True)
+    return torch.cat([functional.pad(b, (0, longest - b.shape[1])) if is_short else b for b, is_short in pairs])
 
 
 def _columns(out: Tensor) -> Tensor:

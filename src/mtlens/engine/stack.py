@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mtlens.engine import native
+from mtlens.engine import device_steps, native
 from mtlens.engine.graphs import GraphedTick
 from mtlens.engine.layout import Layout
 from mtlens.engine.objective import StackedObjective
@@ -27,6 +27,8 @@ from mtlens.engine.store import Store
 from mtlens.engine.tracker import Tracker
 from mtlens.engine.updates import SKIP, WHOLE, FusedUpdate, Part, PlainUpdate
 from mtlens.nets.family import StackedTrunk
+
+WORDS = 16  # lengths of texts are rounded up to a multiple of it
 
 
 @dataclass(eq=False)
@@ -54,6 +56,7 @@ class Stack:
         self.capacities = [member.training.capacity for member in pool]
         self.trunk = self._new_trunk(pool)
         self.scoring_trunk = self._new_trunk(pool)  # its own buffers: scoring has other shapes than stepping
+        self.aligned_width = len(next(iter(pool[0].start.align[0].values()))) if layout.align else 0
         self._room = max(steps_per_epoch(member) for member in pool)
         self._make_parts(len(runs))
         self._make_schedule(len(runs))
@@ -71,7 +74,7 @@ class Stack:
     def _make_parts(self, count: int) -> None:
         layout, store = self.layout, self.store
         T, C, h = layout.num_tasks, layout.columns, self.trunk.out_features
-        d = int(np.prod(layout.inputs))
+        d = self.aligned_width
         sizes = {"trunk": (self.trunk.num_parameters, 1, True), "heads": (T * C * (h + 1), T, True)}
         if layout.align:
             each = d * d if layout.align_rank is None else 2 * d * layout.align_rank
@@ -121,7 +124,7 @@ class Stack:
         return {name: part.value for name, part in self.parts.items()}
 
     def _cut_alignment(self, row: Tensor) -> dict[str, Tensor]:
-        d, rank = int(np.prod(self.layout.inputs)), self.layout.align_rank
+        d, rank = self.aligned_width, self.layout.align_rank
         if rank is None:
             return {"R": row.view(d, d).clone()}
         U, V = row.view(2, d, rank)
@@ -141,6 +144,7 @@ class Stack:
         self.position = torch.zeros(count, dtype=torch.int64, device=device)
         self.turn = torch.zeros(count, dtype=torch.int64, device=device)  # steps since the member's start
         self.loss = torch.zeros(count, dtype=self.store.dtype, device=device)
+        self.words: int | None = None  # columns of token ids that the next step reads; None: all
         self.remaining = [0] * count
         self.length = [1] * count
 
@@ -212,15 +216,28 @@ class Stack:
 
     def replace(self, changes: dict[int, Run | None]) -> None:
         """Give places to other members, or to none; drop empty places when they are a quarter of the stack."""
+        leaving = dict(zip(changes, self._members(list(changes)), strict=True))
         for place, run in changes.items():
             self.runs[place] = run
             self.remaining[place] = 0
-        self._fill([place for place, run in changes.items() if run is not None])
+        newcomers = [place for place, run in changes.items() if run is not None]
+        self._fill(newcomers)
         live = self.live
-        if live and len(live) <= 0.75 * len(self.runs):
+        if not live or not changes:
+            return
+        if len(live) <= 0.75 * len(self.runs):
             self._compact(live)
-        if live and changes:
             self._rebuild()
+        elif newcomers or not isinstance(self.update, PlainUpdate):
+            self._rebuild()
+        else:
+            self._empty(leaving)
+
+    def _empty(self, leaving: dict[int, Member]) -> None:
+        """Let places rest as they are: what was captured for this composition goes on to hold."""
+        for place, member in leaving.items():
+            self._quieten([place], member)
+        self.update.rest(self._at(list(leaving)))
 
     def _compact(self, live: list[int]) -> None:
         keep = torch.tensor(live, device=self.store.device)
@@ -276,8 +293,7 @@ class Stack:
         live = self.live
         count = min(self.remaining[place] for place in live)
         began = time.perf_counter()
-        step = self._step_natively if native.can_run(self.layout, self.trunk, self.store.device) else self._step_stacked
-        if not step(count, interrupted):
+        if not self._way_to_step()(count, interrupted):
             return []
         share = (time.perf_counter() - began) / len(live)
         for place in live:
@@ -287,6 +303,22 @@ class Stack:
             self.remaining[place] -= count
         return [place for place in live if self.remaining[place] == 0]
 
+    def _way_to_step(self) -> Callable[[int, Any], bool]:
+        """The fastest way that does what this layout asks for; False from it: interrupted."""
+        asked = (self.layout, self.trunk, self.store.device)
+        if native.can_run(*asked):
+            return self._step_natively
+        return self._step_on_device if device_steps.can_run(*asked) else self._step_stacked
+
+    def _step_on_device(self, count: int, interrupted: Any) -> bool:
+        for done in range(0, count, device_steps.MOST_STEPS):
+            if interrupted is not None and interrupted():
+                return False
+            if not device_steps.run_steps(self, min(count - done, device_steps.MOST_STEPS)):
+                return self._step_stacked(count - done, interrupted)
+        torch.cuda.synchronize(self.store.device)
+        return True
+
     def _step_natively(self, count: int, interrupted: Any) -> bool:
         for place in self.live:
             if interrupted is not None and interrupted():
@@ -295,13 +327,26 @@ class Stack:
         return True
 
     def _step_stacked(self, count: int, interrupted: Any) -> bool:
+        words = self._words_ahead(count)
         for done in range(count):
             if interrupted is not None and done % 16 == 0 and interrupted():
                 return False
+            self.words = words[done]
             self._step()
         if self.store.device.type == "cuda":
             torch.cuda.synchronize(self.store.device)  # so that the time is the steps' own
         return True
+
+    def _words_ahead(self, count: int) -> list[int] | list[None]:
+        """Words of the longest text that each of the next steps meets; rounded up, so that few lengths are captured."""
+        lengths = self.store.lengths
+        if lengths is None:
+            return [None] * count
+        live = self._at(self.live)
+        at = self.position[live, None] + torch.arange(count, device=live.device)
+        longest = lengths[self.index[live[:, None], at].long()].amax((0, 2))
+        whole: list[int] = (longest.clamp(min=1).add_(WORDS - 1) // WORDS * WORDS).tolist()
+        return whole
 
     def tick(self) -> None:
         """One optimizer step of every member."""
@@ -321,8 +366,8 @@ class Stack:
         layout, parts = self.layout, self.parts
         S, T, C = len(rows), layout.num_tasks, layout.columns
         X = self._inputs(rows, active)  # (S, R, d)
-        aligned = self._align(X, active)
-        features = self.trunk.forward(parts["trunk"].value, aligned)  # (S, R, h)
+        align = partial(self._align, active=active) if layout.align else None
+        features = self.trunk.forward(parts["trunk"].value, X, align)  # (S, R, h)
         heads, features = self._heads(parts["heads"].value, features, active)
         raw = torch.baddbmm(heads[..., -1].unsqueeze(1), features, heads[..., :-1].transpose(1, 2))
         axis = 1 if layout.mode == "shared" else 2
@@ -330,13 +375,13 @@ class Stack:
         losses, grad = self.objective(raw, *self._labels(rows, active), axis=axis, active=active)
         grad *= self._task_weights(losses, weights, active)[..., None].unsqueeze(axis)
         self.loss += losses.sum(1)
-        self._backward(X, heads, features, grad.view(*features.shape[:2], -1), active)
+        self._backward(heads, features, grad.view(*features.shape[:2], -1), active)
 
     def _inputs(self, rows: Tensor, active: Tensor | None) -> Tensor:
         store = self.store
-        flat = self._buffer("X", (rows.numel(), store.X.shape[1]))
+        flat = self.buffer("X", (rows.numel(), store.X.shape[1]))
         torch.index_select(store.X, 0, rows.view(-1), out=flat)
-        X = flat.view(*rows.shape, -1)
+        X = flat.view(*rows.shape, -1)[..., : self.words]
         if self.affine is not None:
             factor, offset = self.affine
             if active is not None:
@@ -383,7 +428,7 @@ class Stack:
             return own
         return weights if active is None else weights[self._arange, active].unsqueeze(1)
 
-    def _backward(self, X: Tensor, heads: Tensor, features: Tensor, grad: Tensor, active: Tensor | None) -> None:
+    def _backward(self, heads: Tensor, features: Tensor, grad: Tensor, active: Tensor | None) -> None:
         """From ``dL/draw (B, rows, outputs)`` down."""
         layout, parts = self.layout, self.parts
         if layout.trains_heads:
@@ -392,13 +437,13 @@ class Stack:
             self._put("heads", own, active)
         if not (layout.trains_trunk or layout.trains_align):
             return
-        upper = self._buffer("features", tuple(features.shape))
+        upper = self.buffer("features", tuple(features.shape))
         torch.bmm(grad, heads[..., :-1], out=upper)
-        upper = upper.view(len(X), X.shape[1], -1)
+        upper = upper.view(len(self.runs), -1, self.trunk.out_features)
         into = parts["trunk"].grad if layout.trains_trunk else None
         below = self.trunk.backward(parts["trunk"].value, upper, into, grad_input=layout.trains_align)
         if below is not None:
-            self._align_backward(X, below, active)
+            self._align_backward(below, active)
 
     def _put(self, name: str, grad: Tensor, active: Tensor | None) -> None:
         part = self.parts[name]
@@ -411,7 +456,7 @@ class Stack:
 
     def _alignments(self, active: Tensor | None) -> tuple[Tensor, ...]:
         """``R (B, d, d)``, or ``U, V (B, d, r)`` each; B is S for one-task steps, else S * T."""
-        part, d, rank = self.parts["align"], self.store.X.shape[1], self.layout.align_rank
+        part, d, rank = self.parts["align"], self.aligned_width, self.layout.align_rank
         own = part.value.view(len(part.value), part.segments, -1)
         own = own.flatten(0, 1) if active is None else own[self._arange, active]
         if rank is None:
@@ -419,22 +464,22 @@ class Stack:
         both = own.view(-1, 2, d, rank)
         return both[:, 0], both[:, 1]
 
-    def _align(self, X: Tensor, active: Tensor | None) -> Tensor:
-        """``X R``, task by task."""
-        if self.layout.align is None:
-            return X
-        return apply_alignment(X.view(self._groups(X, active)), self._alignments(active)).view(X.shape)
+    def _align(self, vectors: Tensor, active: Tensor | None) -> Tensor:
+        """``V R`` of ``V (S, n, d)``, task by task; they are kept for the way back."""
+        self._unaligned = vectors
+        own = apply_alignment(vectors.view(self._groups(vectors, active)), self._alignments(active))
+        return own.view(vectors.shape)
 
-    def _groups(self, X: Tensor, active: Tensor | None) -> tuple[int, int, int]:
-        """Shape in which every matrix meets the rows it maps."""
-        count = len(X) if active is not None else len(X) * self.layout.num_tasks
-        return count, X.numel() // (count * X.shape[2]), X.shape[2]
+    def _groups(self, V: Tensor, active: Tensor | None) -> tuple[int, int, int]:
+        """Shape in which every matrix meets the vectors it maps."""
+        count = len(V) if active is not None else len(V) * self.layout.num_tasks
+        return count, V.numel() // (count * V.shape[2]), V.shape[2]
 
-    def _align_backward(self, X: Tensor, below: Tensor, active: Tensor | None) -> None:
-        shape, matrices = self._groups(X, active), self._alignments(active)
-        X, below = X.view(shape), below.view(shape)
-        pull = self._penalty.repeat_interleave(len(X) // len(self._penalty))[:, None, None]
-        self._put("align", alignment_gradient(X, below, matrices, pull), active)
+    def _align_backward(self, below: Tensor, active: Tensor | None) -> None:
+        shape, matrices = self._groups(self._unaligned, active), self._alignments(active)
+        V, below = self._unaligned.view(shape), below.reshape(shape)
+        pull = self._penalty.repeat_interleave(len(V) // len(self._penalty))[:, None, None]
+        self._put("align", alignment_gradient(V, below, matrices, pull), active)
 
     # Updating ------------------------------------------------------------------------------------------------------
 
@@ -466,7 +511,7 @@ class Stack:
     def _choice(self, chosen: Tensor) -> Any:
         return chosen.tolist() if self.store.device.type == "cpu" else chosen
 
-    def _buffer(self, name: str, shape: tuple[int, ...]) -> Tensor:
+    def buffer(self, name: str, shape: tuple[int, ...]) -> Tensor:
         kept = self._buffers.get(name)
         if kept is None or kept.shape != shape:
             kept = self._buffers[name] = torch.empty(shape, dtype=self.store.dtype, device=self.store.device)

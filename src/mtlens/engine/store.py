@@ -14,6 +14,7 @@ from mtlens.engine.order import EMPTY
 from mtlens.engine.prepare import Block, Member, Slot
 from mtlens.nets.embedding import PADDING
 from mtlens.nets.family import RowSpec
+from mtlens.nets.text import text_lengths
 
 FILL_ROWS = 8192  # rows encoded at a time when the store is filled
 
@@ -43,6 +44,7 @@ class Store:
         self._label_start = dict(zip(slots, _starts(slot.y for slot in slots.values()), strict=True))
         self.tables = Tables(members)
         self.X = _filled(list(blocks.values()), dtype, self.tables).to(device)  # (rows, d)
+        self.lengths = None if self.tables.rows is None else text_lengths(self.X)  # words of every row
         self.y = _joined([slot.y for slot in slots.values()], dtype).to(device)
         self.weight = _joined([slot.weight for slot in slots.values()], dtype).to(device)
         self._rows: dict[bytes, Tensor] = {}
@@ -55,6 +57,10 @@ class Store:
     def shift(self, slot: Slot) -> int:
         """What turns a row of ``X`` into the place of its label for this slot."""
         return self._label_start[id(slot.y)] - self.start(slot)
+
+    def words(self, rows: Tensor) -> int | None:
+        """Words of the longest text among these rows: columns beyond are padding. None where rows are numbers."""
+        return None if self.lengths is None else int(self.lengths[rows].max())
 
     def places(self, rows: IntArray, starts: Array) -> IntArray:
         """Rows of blocks (``EMPTY`` included, which is why it is -1) to rows of the store; ``starts`` broadcasts."""

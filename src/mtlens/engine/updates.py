@@ -133,11 +133,15 @@ class PlainUpdate:
         alive = torch.zeros(len(rates), 1)
         alive[list(live)] = 1
         lr, decay = (torch.tensor(column, dtype=torch.float64)[:, None] for column in zip(*rates, strict=True))
-        self._rate = (lr * alive).to(like.device, like.dtype)  # (S, 1); 0 for members that have left
-        self._decay = decay.to(like.device, like.dtype)
+        self.rate = (lr * alive).to(like.device, like.dtype)  # (S, 1); 0 for members that have left
+        self.decay = decay.to(like.device, like.dtype)
         self._kernel = DeviceAdam(like.device, like.dtype)
         for part in parts:
             part.steps = part.steps.to(like.device)
+
+    def rest(self, places: Tensor) -> None:
+        """Move the members at these places no more."""
+        self.rate[places] = 0
 
     def step(self, part: Part, chosen: Tensor | None = None) -> None:
         """As in :class:`FusedUpdate`; ``chosen (S,)`` is a tensor."""
@@ -147,7 +151,7 @@ class PlainUpdate:
         moves = torch.ones_like(part.steps) if chosen is None else _moves(chosen, part.segments)
         part.steps += moves
         on = moves[..., None].to(value.dtype)
-        decay = self._decay[..., None] if part.decays else 0.0
+        decay = self.decay[..., None] if part.decays else 0.0
         if self.kind == "sgd":
             self._sgd(value, grad + decay * value, first, on)
         else:
@@ -155,14 +159,14 @@ class PlainUpdate:
 
     def _sgd(self, value: Tensor, grad: Tensor, first: Tensor, on: Tensor) -> None:
         first += on * ((MOMENTUM - 1) * first + grad)
-        value -= self._rate[..., None] * on * first
+        value -= self.rate[..., None] * on * first
 
     def _adam(
         self, part: Part, value: Tensor, grad: Tensor, first: Tensor, second: Tensor, on: Tensor, decay: Any
     ) -> None:
         steps = part.steps.double().clamp(min=1)[..., None]
         bias1, bias2 = (1 - BETA1**steps).to(value.dtype), (1 - BETA2**steps).sqrt().to(value.dtype)
-        rate = self._rate[..., None] * on  # (S, segments, 1)
+        rate = self.rate[..., None] * on  # (S, segments, 1)
         shrink = 1 - rate * decay if self.kind == "adamw" else torch.ones_like(rate)
         coupled = torch.zeros_like(rate) + (0.0 if self.kind == "adamw" else decay)
         tensors = tuple(t.flatten(0, 1) for t in (value, grad, first, second))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mtlens.errors import InputError
-from mtlens.nets.family import Capacity, Family, RowSpec, StackedTrunk, register
+from mtlens.nets.family import Align, Capacity, Family, RowSpec, StackedTrunk, register
 from mtlens.nets.streams import stream
 
 
@@ -165,7 +165,8 @@ class StackedDense(StackedTrunk):
             kept = self._buffers[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
         return kept
 
-    def forward(self, parameters: Tensor, X: Tensor) -> Tensor:
+    def forward(self, parameters: Tensor, X: Tensor, align: Align | None = None) -> Tensor:
+        X = X if align is None else align(X)
         self._inputs = [X]
         for layer, (weight, bias) in enumerate(self._views(parameters)):
             out = self._buffer("sum", layer, (*X.shape[:2], weight.shape[2]), parameters)

@@ -21,6 +21,7 @@ from mtlens.errors import InputError, unknown
 
 Capacity: TypeAlias = "int | tuple[int, ...]"
 InputKind: TypeAlias = Literal["numbers", "tokens"]
+Align: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,12 @@ class StackedTrunk(ABC):
         """The inverse of :meth:`pack`."""
 
     @abstractmethod
-    def forward(self, parameters: Tensor, X: Tensor) -> Tensor:
+    def forward(self, parameters: Tensor, X: Tensor, align: Align | None = None) -> Tensor:
         """Features ``(S, R, out_features)`` of ``X (S, R, d)``; keeps what ``backward`` needs.
 
-        The result may be a buffer that the next call overwrites.
+        ``align`` maps the vectors that alignments stand before, ``(S, n, w) -> (S, n, w)``, ``n`` a multiple of ``R``
+        and row after row: ``X`` itself, or the word vectors of token ids. The result may be a buffer that the next
+        call overwrites.
         """
 
     @abstractmethod
@@ -71,10 +74,14 @@ class StackedTrunk(ABC):
         self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool
     ) -> Tensor | None:
         """Write the gradient of the parameters into ``grad (S, num_parameters)`` (None: not wanted); return that of
-        ``X`` if asked.
+        what ``align`` gave (of ``X`` where there was none) if asked.
 
         ``grad_features`` may be overwritten.
         """
+
+    def numbers_a_row(self, width: int) -> int:
+        """About how many numbers ``forward`` keeps for a row of ``width`` inputs: it bounds the rows of one pass."""
+        return width + self.out_features
 
 
 class Family(ABC):

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mtlens.errors import TrainingError
-from mtlens.nets.family import Capacity, StackedTrunk
+from mtlens.nets.family import Align, Capacity, StackedTrunk
 from mtlens.nets.text import text_lengths
 
 _WEIGHTS = ("encoder.lstm.weight_ih_l0", "encoder.lstm.weight_hh_l0")
@@ -26,8 +25,9 @@ class StackedLstm(StackedTrunk):
     and ``H_t = s(o) tanh(c_t)``, the features are ``H`` at each text's last word. Backward in time, ``D_t = dG_t`` and
     ``dH_{t-1} = D_t W_hh^T``; and once for all steps ``dW_ih = sum_t E_t^T D_t``, ``dW_hh = sum_t H_{t-1}^T D_t``.
 
-    Shapes never depend on the data, so a step can be captured in a CUDA graph. Padded units (members narrower than the
-    widest) keep ``c = h = 0`` and zero gradients. Memory: about ``9 S R L H`` numbers for ``R`` texts of ``L`` words.
+    An alignment maps the word vectors: ``E_t R`` stands for ``E_t``, whose gradient is ``D_t W_ih^T``. Shapes never
+    depend on the data, so a step can be captured in a CUDA graph. Padded units (members narrower than the widest) keep
+    ``c = h = 0`` and zero gradients. Memory: about ``L (10 H + d)`` numbers for a text of ``L`` words.
 
     Args:
         table: ``(V, d)`` frozen vectors, row 0 zero; moved to where the parameters are.
@@ -77,8 +77,11 @@ class StackedLstm(StackedTrunk):
         w_ih, w_hh, b_ih, b_hh = (p.view(count, n, columns) for p, n in zip(parts, shapes, strict=True))
         return w_ih, w_hh, b_ih, b_hh
 
-    def forward(self, parameters: Tensor, X: Tensor) -> Tensor:
-        """``X (S, R, L)`` token ids to ``(S, R, H)``."""
+    def numbers_a_row(self, width: int) -> int:
+        return width * (10 * self.out_features + self.inputs)
+
+    def forward(self, parameters: Tensor, X: Tensor, align: Align | None = None) -> Tensor:
+        """``X (S, R, L)`` token ids to ``(S, R, H)``; ``align`` maps word vectors ``(S, R L, d)``."""
         w_ih, w_hh, b_ih, b_hh = self._views(parameters)
         X = X.long()  # a store of rows may hold ids as floating numbers
         if self.table.device != parameters.device or self.table.dtype != parameters.dtype:
@@ -87,7 +90,7 @@ class StackedLstm(StackedTrunk):
         lengths = text_lengths(X.flatten(0, 1)).view(1, count, rows)
         places = torch.arange(1, length + 1, device=X.device).view(length, 1, 1)
         self._last = (lengths == places).to(parameters.dtype).unsqueeze(-1)  # (L, S, R, 1)
-        self._embedded = self.table[X.transpose(1, 2)].flatten(1, 2)  # (S, L R, d)
+        self._embedded = self._embed(X, align)  # (S, L R, d)
         gates = torch.baddbmm(b_ih + b_hh, self._embedded, w_ih).view(count, length, rows, -1)
         self._hidden = parameters.new_zeros(count, length + 1, rows, self.out_features)
         cell = parameters.new_zeros(count * rows, self.out_features)
@@ -103,14 +106,20 @@ class StackedLstm(StackedTrunk):
         self._final = cell
         return features
 
+    def _embed(self, X: Tensor, align: Align | None) -> Tensor:
+        if align is None:
+            return self.table[X.transpose(1, 2)].flatten(1, 2)
+        count, rows, length = X.shape
+        vectors = align(self.table[X].flatten(1, 2))
+        return vectors.view(count, rows, length, -1).transpose(1, 2).flatten(1, 2)
+
     def backward(
         self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool
     ) -> Tensor | None:
-        if grad_input:
-            raise TrainingError("StackedLstm reads token ids, which have no gradient. Train aligned LSTMs one by one.")
-        if grad is None:  # the trunk stays, and token ids need nothing
+        """As in :class:`StackedTrunk`; the gradient of the word vectors is ``(S, R L, d)``."""
+        if grad is None and not grad_input:  # the trunk stays, and token ids have no gradient
             return None
-        _, w_hh, _, _ = self._views(parameters)
+        w_ih, w_hh, _, _ = self._views(parameters)
         count, rows = grad_features.shape[:2]
         length = len(self._steps)
         grad_gates = parameters.new_empty(count, length, rows, 4 * self.out_features)
@@ -125,12 +134,16 @@ class StackedLstm(StackedTrunk):
             grad_hidden = torch.bmm(grad_gates[:, t], w_hh.transpose(1, 2))
             after = before
         flat = grad_gates.flatten(1, 2)  # (S, L R, 4H)
-        ours = self._views(grad)
-        torch.bmm(self._embedded.transpose(1, 2), flat, out=ours[0])
-        torch.bmm(self._hidden[:, :-1].flatten(1, 2).transpose(1, 2), flat, out=ours[1])
-        torch.sum(flat, 1, keepdim=True, out=ours[2])
-        ours[3].copy_(ours[2])
-        return None
+        if grad is not None:
+            ours = self._views(grad)
+            torch.bmm(self._embedded.transpose(1, 2), flat, out=ours[0])
+            torch.bmm(self._hidden[:, :-1].flatten(1, 2).transpose(1, 2), flat, out=ours[1])
+            torch.sum(flat, 1, keepdim=True, out=ours[2])
+            ours[3].copy_(ours[2])
+        if not grad_input:
+            return None
+        below = torch.bmm(flat, w_ih.transpose(1, 2)).view(count, length, rows, -1)
+        return below.transpose(1, 2).flatten(1, 2)
 
 
 def _units(capacity: Capacity) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
-from mtlens.nets.family import Capacity, RowSpec, StackedTrunk
+from mtlens.nets.family import Align, Capacity, RowSpec, StackedTrunk
 
 TOLERANCE = 1e-9  # how far the float64 probe may be from one by one
 
@@ -47,7 +47,8 @@ class StackedModule(StackedTrunk):
         del capacity
         return {name: value.clone() for name, value in self._named(row).items()}
 
-    def forward(self, parameters: Tensor, X: Tensor) -> Tensor:
+    def forward(self, parameters: Tensor, X: Tensor, align: Align | None = None) -> Tensor:
+        X = X if align is None else align(X)
         self._input = X
         features, self._pull = _pulled(lambda p: self._run(p, X), parameters.detach())
         return features

@@ -227,9 +227,8 @@ def chunks(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def can_stack(c: SentimentSettings, job: Job) -> bool:
-    """Whether the engine can train the job in a stack on a card: a plain one-layer LSTM over frozen vectors."""
-    plain = job.method == "plain" and job.start is None and (job.trunk or c.trunk) == "lstm"
-    return plain and c.embeddings == "frozen" and c.depth == 1 and c.last == "real"
+    """Whether the engine can train the job in a stack on a card: a one-layer LSTM over frozen vectors."""
+    return (job.trunk or c.trunk) == "lstm" and c.embeddings == "frozen" and c.depth == 1 and c.last == "real"
 
 
 def _one_thread() -> None:

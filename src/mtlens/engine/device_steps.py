@@ -1,0 +1,359 @@
+"""Whole optimizer steps of a stack on a CUDA device in one kernel: the device's twin of the compiled CPU steps.
+
+Step by step, a stack's operations write activations, gradients and moments to the device's memory and read them back.
+Here one block of threads takes one member through many steps: gather, forward, loss, backward and Adam, tile by tile,
+so that what a member needs stays in the caches near it and gradients are never written at all. A member is computed
+alone: its companions cannot change a bit of it.
+
+Where the kernel cannot run (:func:`can_run`), ``Stack.tick`` does the same, operation by operation.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mtlens.engine.layout import Layout
+from mtlens.engine.updates import BETA1, BETA2, EPS
+from mtlens.errors import DataWarning
+from mtlens.nets.dense import StackedDense
+from mtlens.nets.family import StackedTrunk
+
+if TYPE_CHECKING:
+    from mtlens.engine.stack import Stack
+
+MOST_ROWS = 128  # of a batch: one tile; larger batches keep the device busy without this
+MOST_OUTPUTS = 16  # tasks that read the same rows: their heads are unrolled
+MOST_STEPS = 512  # of one launch: a call can be interrupted between launches
+INPUT_TILE, MOST_UNITS = 16, 64  # inputs and units of a tile
+steps_kernel: Any = None
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    pass
+else:
+    TINY = tl.constexpr(1.1754944e-38)  # the smallest normal number
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def _moved(  # type: ignore[no-untyped-def]
+        value, first, second, grad, rate, root, shrink, coupled, mask,
+        KEEP1: tl.constexpr, KEEP2: tl.constexpr, EPS: tl.constexpr,
+    ):  # fmt: skip
+        """Adam at these pointers; ``rate`` is divided by the first correction, ``root`` the second's root."""
+        p = tl.load(value, mask=mask, other=0.0) * shrink
+        m = tl.load(first, mask=mask, other=0.0)
+        v = tl.load(second, mask=mask, other=0.0)
+        g = grad + coupled * p
+        m = m + KEEP1 * (g - m)
+        v = v + KEEP2 * (g * g - v)
+        tl.store(value, p - rate * m / (tl.sqrt(v) / root + EPS), mask=mask)
+        tl.store(first, m, mask=mask)
+        tl.store(second, v, mask=mask)
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def _first_task(active, tile, MODE: tl.constexpr):  # type: ignore[no-untyped-def]
+        """The task of a tile of rows, or the first of its tasks."""
+        if MODE == "mixed":
+            task = tl.load(active)
+        else:
+            task = tl.zeros((), tl.int64)
+            if MODE == "each":
+                task += tile
+        return task
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def steps_kernel(  # type: ignore[no-untyped-def]
+        X, y, weight, index, active, shift, task_weights, is_binary, factor, offset,
+        trunk, trunk_first, trunk_second, trunk_steps, heads, heads_first, heads_second, head_steps,
+        rates, decays, positions, loss, hidden, slopes, room, count,
+        D: tl.constexpr, UNITS: tl.constexpr, TASKS: tl.constexpr, BATCH: tl.constexpr, MODE: tl.constexpr,
+        RELU: tl.constexpr, BIAS: tl.constexpr, KINDS: tl.constexpr, RESCALED: tl.constexpr, DECOUPLED: tl.constexpr,
+        LOG1: tl.constexpr, LOG2: tl.constexpr, KEEP1: tl.constexpr, KEEP2: tl.constexpr, EPS: tl.constexpr,
+        ROWS: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr, OUTPUTS: tl.constexpr, WIDE: tl.constexpr,
+        PRODUCTS: tl.constexpr,
+    ):  # fmt: skip
+        """``count`` steps of one member.
+
+        A step has a tile of ``ROWS`` rows for every batch: one, or one a task for "each" steps. A tile feeds
+        ``OUTPUTS`` heads (padded to ``WIDE``): those of all tasks for "shared" steps, else one. With one tile and one
+        block of units activations stay in registers; otherwise they wait in ``hidden`` and ``slopes``.
+
+        Threads read what others wrote to memory only behind a barrier.
+        """
+        member = tl.program_id(0).to(tl.int64)
+        rate = tl.load(rates + member)
+        if rate == 0:  # its place is empty
+            return
+        TILES: tl.constexpr = TASKS if MODE == "each" else 1
+        KEPT: tl.constexpr = TILES == 1 and UNITS <= BLOCK
+        SEEN: tl.constexpr = TILES == 1 and D <= INPUTS
+        SIZE: tl.constexpr = (D + BIAS) * UNITS
+        HEAD: tl.constexpr = UNITS + 1
+        decay = tl.load(decays + member)
+        shrink = 1.0 - rate * decay if DECOUPLED else 1.0
+        coupled = 0.0 if DECOUPLED else decay
+        start = tl.load(positions + member)
+        done = tl.load(trunk_steps + member)
+        trunk += member * SIZE
+        trunk_first += member * SIZE
+        trunk_second += member * SIZE
+        heads += member * TASKS * HEAD
+        heads_first += member * TASKS * HEAD
+        heads_second += member * TASKS * HEAD
+        head_steps += member * TASKS
+        shift += member * TASKS
+        task_weights += member * TASKS
+        is_binary += member * TASKS
+        factor += member * TASKS * D
+        offset += member * TASKS * D
+        hidden += member * TILES * ROWS * UNITS
+        slopes += member * TILES * ROWS * WIDE
+        index += member * room * TILES * BATCH
+        active += member * room
+        lines, units, inputs, outs = tl.arange(0, ROWS), tl.arange(0, BLOCK), tl.arange(0, INPUTS), tl.arange(0, WIDE)
+        in_batch = lines < BATCH
+        total = 0.0
+        for step in range(count):
+            at = start + step
+            t = (done + step + 1).to(tl.float64)
+            trunk_rate = rate / (1.0 - tl.exp(t * LOG1)).to(tl.float32)
+            trunk_root = tl.sqrt(1.0 - tl.exp(t * LOG2)).to(tl.float32)
+            uncounted = 0 if MODE == "mixed" else step  # steps of the heads that are counted at the end only
+            acc, upper = tl.zeros((ROWS, BLOCK), tl.float32), tl.zeros((ROWS, BLOCK), tl.float32)
+            slope, x = tl.zeros((ROWS, WIDE), tl.float32), tl.zeros((ROWS, INPUTS), tl.float32)
+
+            # Forward: raw outputs, losses and their slopes, tile by tile.
+            for tile in range(TILES):
+                task = _first_task(active + at, tile, MODE)
+                rows = tl.load(index + at * TILES * BATCH + tile * BATCH + lines, mask=in_batch, other=0).to(tl.int64)
+                own = (outs < OUTPUTS)[None, :] & in_batch[:, None]
+                places = rows[:, None] + tl.load(shift + task + outs, mask=outs < OUTPUTS, other=0)[None, :]
+                labels = tl.load(y + places, mask=own, other=0.0)
+                shares = tl.load(weight + places, mask=own, other=0.0)
+                raw = tl.zeros((ROWS, WIDE), tl.float32)
+                for first_unit in range(0, UNITS, BLOCK):
+                    unit = first_unit + units
+                    acc = tl.zeros((ROWS, BLOCK), tl.float32)
+                    for first_input in range(0, D, INPUTS):
+                        k = first_input + inputs
+                        x = tl.load(X + rows[:, None] * D + k[None, :], mask=(k < D)[None, :], other=0.0)
+                        if RESCALED:
+                            x = x * tl.load(factor + task * D + k, mask=k < D, other=0.0)[None, :]
+                            x = x + tl.load(offset + task * D + k, mask=k < D, other=0.0)[None, :]
+                        inside = (k < D)[:, None] & (unit < UNITS)[None, :]
+                        w = tl.load(trunk + k[:, None] * UNITS + unit[None, :], mask=inside, other=0.0)
+                        acc = tl.dot(x, w, acc, input_precision=PRODUCTS)
+                    if BIAS:
+                        acc += tl.load(trunk + D * UNITS + unit, mask=unit < UNITS, other=0.0)[None, :]
+                    if RELU:
+                        acc = tl.where(acc < 0, 0.0, acc)  # NaN stays NaN
+                    if not KEPT:
+                        spot = hidden + (tile * ROWS + lines)[:, None] * UNITS + unit[None, :]
+                        tl.store(spot, acc, mask=(unit < UNITS)[None, :])
+                    for o in tl.static_range(OUTPUTS):
+                        own_head = tl.load(heads + (task + o) * HEAD + unit, mask=unit < UNITS, other=0.0)
+                        part = tl.sum(acc * own_head[None, :], 1)
+                        raw += tl.where((outs == o)[None, :], part[:, None], 0.0)
+                bias_at = heads + (task + outs) * HEAD + UNITS
+                raw += tl.load(bias_at, mask=outs < OUTPUTS, other=0.0)[None, :]
+                shares = shares / tl.maximum(tl.sum(shares, 0), TINY)[None, :]
+                if KINDS == "regression":
+                    gap = raw - labels
+                    each = gap * gap
+                    slope = 2.0 * gap
+                else:
+                    each = tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw))) - labels * raw
+                    slope = tl.sigmoid(raw) - labels
+                    if KINDS == "both":
+                        binary = tl.load(is_binary + task + outs, mask=outs < OUTPUTS, other=0)[None, :] != 0
+                        gap = raw - labels
+                        each = tl.where(binary, each, gap * gap)
+                        slope = tl.where(binary, slope, 2.0 * gap)
+                total += tl.sum(tl.sum(tl.where(own, each * shares, 0.0), 1), 0)
+                own_weight = tl.load(task_weights + task + outs, mask=outs < OUTPUTS, other=0.0)
+                slope = tl.where(own, slope * shares * own_weight[None, :], 0.0)
+                if not KEPT:
+                    tl.store(slopes + (tile * ROWS + lines)[:, None] * WIDE + outs[None, :], slope)
+                u = (tl.load(head_steps + task + outs, mask=outs < OUTPUTS, other=0.0) + uncounted + 1.0).to(tl.float64)
+                tl.debug_barrier()
+                _moved(
+                    bias_at, heads_first + (task + outs) * HEAD + UNITS, heads_second + (task + outs) * HEAD + UNITS,
+                    tl.sum(slope, 0), rate / (1.0 - tl.exp(u * LOG1)).to(tl.float32),
+                    tl.sqrt(1.0 - tl.exp(u * LOG2)).to(tl.float32), shrink, coupled, outs < OUTPUTS,
+                    KEEP1, KEEP2, EPS,
+                )  # fmt: skip
+            tl.debug_barrier()  # nobody reads parameters any more, and what waits in memory has arrived
+
+            # Backward, one block of units after another; what has its gradient moves at once.
+            for first_unit in range(0, UNITS, BLOCK):
+                unit = first_unit + units
+                unit_bias_grad = tl.zeros((BLOCK,), tl.float32)
+                for tile in range(TILES):
+                    task = _first_task(active + at, tile, MODE)
+                    if not KEPT:
+                        spot = hidden + (tile * ROWS + lines)[:, None] * UNITS + unit[None, :]
+                        acc = tl.load(spot, mask=(unit < UNITS)[None, :], other=0.0)
+                        slope = tl.load(slopes + (tile * ROWS + lines)[:, None] * WIDE + outs[None, :])
+                    upper = tl.zeros((ROWS, BLOCK), tl.float32)
+                    for o in tl.static_range(OUTPUTS):
+                        own_head = tl.load(heads + (task + o) * HEAD + unit, mask=unit < UNITS, other=0.0)
+                        column = tl.sum(tl.where((outs == o)[None, :], slope, 0.0), 1)
+                        upper += column[:, None] * own_head[None, :]
+                    if RELU:
+                        upper = tl.where(acc > 0, upper, 0.0)
+                    unit_bias_grad += tl.sum(upper, 0)
+                    tl.debug_barrier()  # heads and activations are read: both may change now
+                    for o in tl.static_range(OUTPUTS):
+                        column = tl.sum(tl.where((outs == o)[None, :], slope, 0.0), 1)
+                        u = (tl.load(head_steps + task + o) + uncounted + 1.0).to(tl.float64)
+                        head_at = (task + o) * HEAD + unit
+                        _moved(
+                            heads + head_at, heads_first + head_at, heads_second + head_at,
+                            tl.sum(acc * column[:, None], 0), rate / (1.0 - tl.exp(u * LOG1)).to(tl.float32),
+                            tl.sqrt(1.0 - tl.exp(u * LOG2)).to(tl.float32), shrink, coupled, unit < UNITS,
+                            KEEP1, KEEP2, EPS,
+                        )  # fmt: skip
+                    if TILES > 1:
+                        tl.store(spot, upper, mask=(unit < UNITS)[None, :])
+                if BIAS:
+                    unit_at = D * UNITS + unit
+                    _moved(
+                        trunk + unit_at, trunk_first + unit_at, trunk_second + unit_at, unit_bias_grad,
+                        trunk_rate, trunk_root, shrink, coupled, unit < UNITS, KEEP1, KEEP2, EPS,
+                    )  # fmt: skip
+                if TILES > 1:
+                    tl.debug_barrier()
+                for first_input in range(0, D, INPUTS):
+                    k = first_input + inputs
+                    grad = tl.zeros((INPUTS, BLOCK), tl.float32)
+                    for tile in range(TILES):
+                        task = _first_task(active + at, tile, MODE)
+                        if SEEN:
+                            turned = tl.trans(x)
+                        else:
+                            rows = tl.load(
+                                index + at * TILES * BATCH + tile * BATCH + lines, mask=in_batch, other=0
+                            ).to(tl.int64)  # fmt: skip
+                            turned = tl.load(X + rows[None, :] * D + k[:, None], mask=(k < D)[:, None], other=0.0)
+                            if RESCALED:
+                                turned = turned * tl.load(factor + task * D + k, mask=k < D, other=0.0)[:, None]
+                                turned = turned + tl.load(offset + task * D + k, mask=k < D, other=0.0)[:, None]
+                        if TILES > 1:
+                            spot = hidden + (tile * ROWS + lines)[:, None] * UNITS + unit[None, :]
+                            upper = tl.load(spot, mask=(unit < UNITS)[None, :], other=0.0)
+                        grad = tl.dot(turned, upper, grad, input_precision=PRODUCTS)
+                    here = k[:, None] * UNITS + unit[None, :]
+                    _moved(
+                        trunk + here, trunk_first + here, trunk_second + here, grad, trunk_rate, trunk_root, shrink,
+                        coupled, (k < D)[:, None] & (unit < UNITS)[None, :], KEEP1, KEEP2, EPS,
+                    )  # fmt: skip
+            tl.debug_barrier()
+            if MODE == "mixed":
+                counted = head_steps + tl.load(active + at)
+                tl.store(counted, tl.load(counted) + 1.0)
+                tl.debug_barrier()
+        if MODE != "mixed":
+            for task in range(TASKS):
+                tl.store(head_steps + task, tl.load(head_steps + task) + count)
+        tl.store(trunk_steps + member, done + count)
+        tl.store(loss + member, tl.load(loss + member) + total)
+
+
+def can_run(layout: Layout, trunk: StackedTrunk, device: torch.device) -> bool:
+    """Whether the kernel does what a stack asks for: one dense layer and heads of one output, trained whole by Adam."""
+    outputs = layout.num_tasks if layout.mode == "shared" else 1
+    return (
+        os.environ.get("MTLENS_NATIVE", "1") != "0"
+        and device.type == "cuda"
+        and steps_kernel is not None
+        and not _failures
+        and layout.dtype == "float32"
+        and isinstance(trunk, StackedDense)
+        and len(trunk.widths) == 2
+        and layout.columns == 1
+        and layout.batch <= MOST_ROWS
+        and outputs <= MOST_OUTPUTS
+        and layout.align is None
+        and not (layout.freeze or layout.uncertain or layout.random_weights)
+        and layout.optimizer in ("adam", "adamw")
+    )
+
+
+_failures: list[str] = []  # why the kernel could not be compiled here, said once
+
+
+def run_steps(stack: Stack, count: int) -> bool:
+    """The next ``count`` steps of all members, in place of as many of ``Stack.tick``; False when it could not."""
+    try:
+        steps_kernel[(len(stack.runs),)](*_tensors(stack), count, **_constants(stack), **_launch(stack))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever the compiler raises: the plain operations do the same
+        _failures.append(str(error))
+        warnings.warn(f"the device's steps kernel cannot run here; stepping without it: {error}", DataWarning)
+        return False
+    stack.position += count
+    stack.turn += count
+    return True
+
+
+def _tensors(stack: Stack) -> list[Any]:
+    store, layout = stack.store, stack.layout
+    trunk, heads = stack.parts["trunk"], stack.parts["heads"]
+    lines = _tile_rows(layout) * (layout.num_tasks if layout.mode == "each" else 1)
+    hidden = stack.buffer("waiting hidden", (len(stack.runs), lines, stack.trunk.out_features))
+    slopes = stack.buffer("waiting slopes", (len(stack.runs), lines, _wide(layout)))
+    factor, offset = stack.affine if stack.affine is not None else (store.X, store.X)
+    return [
+        store.X, store.y, store.weight, stack.index, stack.active, stack.shift, stack.weights,
+        stack.objective.is_binary().int(), factor, offset,
+        trunk.value, trunk.first, trunk.second, trunk.steps, heads.value, heads.first, heads.second, heads.steps,
+        stack.update.rate, stack.update.decay, stack.position, stack.loss, hidden, slopes, stack.index.shape[1],
+    ]  # fmt: skip
+
+
+def _constants(stack: Stack) -> dict[str, Any]:
+    layout, trunk = stack.layout, stack.trunk
+    assert isinstance(trunk, StackedDense)
+    kinds = stack.objective.kinds
+    return {
+        "D": trunk.widths[0], "UNITS": trunk.widths[1], "TASKS": layout.num_tasks, "BATCH": layout.batch,
+        "MODE": layout.mode, "RELU": trunk.relu, "BIAS": trunk.bias,
+        "KINDS": "both" if len(kinds) > 1 else next(iter(kinds)), "RESCALED": stack.affine is not None,
+        "DECOUPLED": layout.optimizer == "adamw", "LOG1": math.log(BETA1), "LOG2": math.log(BETA2),
+        "KEEP1": 1 - BETA1, "KEEP2": 1 - BETA2, "EPS": EPS, "ROWS": _tile_rows(layout), "INPUTS": INPUT_TILE,
+        "BLOCK": min(MOST_UNITS, max(16, _power_of_two(trunk.widths[1]))),
+        "OUTPUTS": layout.num_tasks if layout.mode == "shared" else 1, "WIDE": _wide(layout),
+        "PRODUCTS": "tf32x3" if _is_narrow(stack) else "ieee",
+    }  # fmt: skip
+
+
+def _launch(stack: Stack) -> dict[str, int]:
+    """Threads and registers of a block; measured best on an H200 for widths 50 and 200 (``docs/results/engine.md``)."""
+    if _is_narrow(stack):
+        return {"num_warps": 4, "num_stages": 2, "maxnreg": 168}
+    return {"num_warps": 4, "num_stages": 1, "maxnreg": 128}
+
+
+def _is_narrow(stack: Stack) -> bool:
+    """Whether all units fit one block. Then products run on the matrix units, each as three products of shortened
+    numbers ("tf32x3", as exact as float32 up to a few last bits); otherwise plain float32 products are faster."""
+    return stack.trunk.out_features <= MOST_UNITS
+
+
+def _tile_rows(layout: Layout) -> int:
+    return max(16, _power_of_two(layout.batch))  # 16: the least that the matrix units take
+
+
+def _wide(layout: Layout) -> int:
+    return _power_of_two(layout.num_tasks) if layout.mode == "shared" else 1
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()

@@ -171,16 +171,16 @@ class Bank:
         better = [
             place
             for (place, run), loss in zip(runs.items(), losses, strict=True)
-            if run.tracker.end_epoch(loss, valid.get(place, {}))
+            if run.tracker.end_epoch(loss, valid.get(place, {})) and run.member.training.select == "best"
         ]
-        if better:
+        if better:  # who takes the last epoch reads it from the stack when it ends
             stack.keep(better)
         done = [place for place, run in runs.items() if run.tracker.is_done]
         with self.progress.lock:
-            self.progress.samples += sum(stack.length[p] * stack.index.shape[2] for p in ended)
+            self.progress.samples += stack.index.shape[2] * sum(stack.length[place] for place in ended)
         if done:
             self._finish(stack, done)
-        stack.next_epoch([place for place in ended if place not in done])
+        stack.next_epoch([place for place, run in runs.items() if not run.tracker.is_done])
         if done:
             stack.replace(self._successors(bucket, done))
 
@@ -195,7 +195,7 @@ class Bank:
         by_split = {split: evaluate.scores(stack, sound, split, best=True) for split in ("train", "valid", "test")}
         for place, run in runs.items():
             trained = _unfinished(run, run.tracker.reason)
-            if place in sound:
+            if not run.tracker.failed:
                 trained.scores = {split: own[place] for split, own in by_split.items() if place in own}
                 self._add_kept(trained, stack, place)
             self.results[run.number] = trained

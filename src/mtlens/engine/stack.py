@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mtlens.arrays import FloatArray, IntArray
 from mtlens.engine import native
 from mtlens.engine.graphs import GraphedTick
 from mtlens.engine.layout import Layout
@@ -159,56 +160,61 @@ class Stack:
         """Starting values and first epoch of the members now at these places."""
         if not places:
             return
-        at, packed = self._at(places), [self._pack(member) for member in self._members(places)]
+        at, members = self._at(places), self._members(places)
+        distinct = {member.start_key: member for member in members}
+        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+        which = self._at([numbers[member.start_key] for member in members])
+        packed = [self._pack(member) for member in distinct.values()]
         for name, part in self.parts.items():
-            part.reset(at, torch.stack([rows[name] for rows in packed]))
+            rows = torch.stack([own[name] for own in packed]).to(part.value)
+            part.reset(at, rows.index_select(0, which))
             self.best[name][at] = part.value[at]
         self.turn[at] = 0
-        for place, member in zip(places, self._members(places), strict=True):
-            self._quieten([place], member)
         self._begin_epochs(places)
 
-    def _quieten(self, places: Sequence[int], member: Member) -> None:
-        """Point all steps of these places at the member's empty rows, whose labels weigh nothing.
+    def _empty_rows(self, member: Member) -> IntArray:
+        """The rows of a step that learns nothing: the empty ones in front of the member's blocks, ``(R,)`` or ``(1,)``.
 
         Steps beyond an epoch's length run when a graph is captured, and those of empty places always: with what an
         earlier member left there, rows and labels would not belong together and could lie outside the store.
         """
-        starts = np.array([self.store.start(slot) for slot in member.slots], dtype=np.int32)
-        rows = np.repeat(starts, self.layout.batch) if self.layout.mode == "each" else starts[:1]
-        self.index[self._at(places)] = torch.from_numpy(rows).to(self.index.device)
-        self.active[self._at(places)] = 0
+        starts = np.array([self.store.start(slot) for slot in member.slots])
+        return np.repeat(starts, self.layout.batch) if self.layout.mode == "each" else starts[:1]
 
     def _begin_epochs(self, places: Sequence[int]) -> None:
-        """Lay out the next epoch of these places; members that meet the same rows share the work."""
-        groups: dict[Any, list[int]] = {}
-        for place in places:
-            run = self.runs[place]
-            assert run is not None
-            groups.setdefault(order_key(run.member, run.epoch), []).append(place)
-        for group in groups.values():
-            self._lay_out(group)
-        self.position[self._at(places)] = 0
-        self.loss[self._at(places)] = 0
+        """Lay out the next epoch of these places; members that meet the same rows share the work.
 
-    def _lay_out(self, group: Sequence[int]) -> None:
-        run, at = self.runs[group[0]], self._at(group)
-        assert run is not None
-        member, order = run.member, epoch_order(run.member, run.epoch)
-        starts = np.array([self.store.start(slot) for slot in member.slots])
+        All orders go to the device together: a copy for each would cost more than the steps of a small model.
+        """
+        runs = [run for place in places if (run := self.runs[place]) is not None]
+        keys = [order_key(run.member, run.epoch) for run in runs]
+        distinct = dict(zip(keys, runs, strict=True))
+        schedule = (self.index, self.active, self.drawn)
+        laid = [torch.zeros(len(distinct), *part.shape[1:], dtype=part.dtype) for part in schedule]
+        steps = [
+            self._lay_out(*own) for own in zip(distinct.values(), *(orders.numpy() for orders in laid), strict=True)
+        ]
+        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+        for place, key in zip(places, keys, strict=True):
+            self.remaining[place] = self.length[place] = steps[numbers[key]]
+        at, which = self._at(places), self._at([numbers[key] for key in keys])
+        for part, orders in zip(schedule, laid, strict=True):
+            _put_rows(part, places, at, orders.to(part.device), which)
+        self.position[at] = 0
+        self.loss[at] = 0
+
+    def _lay_out(self, run: Run, index: IntArray, active: IntArray, drawn: FloatArray) -> int:
+        """Fill one schedule ``(room, ...)``: the run's next epoch, then steps on empty rows; the epoch's length."""
+        order, starts = epoch_order(run.member, run.epoch), self._empty_rows(run.member)
+        steps = len(order)
+        index[steps:] = starts
         if order.active is not None:
-            starts = starts[order.active][:, None]
-            self.active[at, : len(order)] = torch.from_numpy(order.active).to(at.device)
-        elif self.layout.mode == "each":
-            starts = np.repeat(starts, self.layout.batch)
-        else:
-            starts = starts[0]
-        placed = self.store.places(order.rows, starts).astype(np.int32)
-        self.index[at, : len(order)] = torch.from_numpy(placed).to(at.device)
+            active[:steps] = order.active
+            starts = np.array([self.store.start(slot) for slot in run.member.slots])[order.active][:, None]
+        index[:steps] = self.store.places(order.rows, starts)
         if order.weights is not None:
-            self.drawn[at, : len(order)] = torch.from_numpy(order.weights).to(self.drawn)
-        for place in group:
-            self.remaining[place] = self.length[place] = len(order)
+            drawn[:steps] = order.weights
+        return steps
 
     def replace(self, changes: dict[int, Run | None]) -> None:
         """Give places to other members, or to none; drop empty places when they are a quarter of the stack."""
@@ -239,7 +245,9 @@ class Stack:
         assert someone is not None
         members = [(run or someone).member for run in self.runs]
         if empty := [place for place, run in enumerate(self.runs) if run is None]:
-            self._quieten(empty, someone.member)  # an empty place computes something harmless
+            at = self._at(empty)  # an empty place computes something harmless
+            self.index[at] = torch.from_numpy(self._empty_rows(someone.member)).to(self.index)
+            self.active[at] = 0
         count, device, dtype = len(members), self.store.device, self.store.dtype
         self._arange = torch.arange(count, device=device)
         self._offset = self._arange * self._room
@@ -498,6 +506,14 @@ class Stack:
             assert run is not None
             run.epoch += 1
         self._begin_epochs(places)
+
+
+def _put_rows(target: Tensor, places: Sequence[int], at: Tensor, rows: Tensor, which: Tensor) -> None:
+    """``target[at] = rows[which]``; without a copy in between when these are all the places of ``target``."""
+    if list(places) == list(range(len(target))):
+        torch.index_select(rows, 0, which, out=target)
+    else:
+        target.index_copy_(0, at, rows.index_select(0, which))
 
 
 def apply_alignment(X: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:

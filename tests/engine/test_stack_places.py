@@ -98,6 +98,18 @@ def test_packing_all_members_at_once_equals_packing_each(recipe: dict[str, Any])
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_values_read_together_are_those_packed(recipe: dict[str, Any]) -> None:
+    stack = companions(recipe)
+    places = stack.live[::-1]
+    for place, values in zip(places, stack.values(places), strict=True):
+        start = member_at(stack, place).start
+        pairs = [(values.trunk, start.trunk), *zip(values.align, start.align, strict=True)]
+        assert all(torch.equal(own[name], given[name].float()) for own, given in pairs for name in given)
+        for own, given in zip(values.heads, start.heads, strict=True):
+            assert all(torch.equal(x, y.float()) for x, y in zip(own, given, strict=True))
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 @pytest.mark.parametrize("ended", [range(16), [1, 2, 9]], ids=["all", "some"])
 def test_every_place_gets_its_own_epoch(recipe: dict[str, Any], ended: Sequence[int]) -> None:
     stack = companions(recipe)

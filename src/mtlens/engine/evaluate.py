@@ -20,6 +20,7 @@ SCORING_ROWS = 1 << 15  # rows x models of one pass, which bounds the memory of 
 DEVICE_ROWS = 1 << 21  # the same on a device, which has more memory and wants larger passes
 
 Scores: TypeAlias = dict[int, dict[str, float]]
+Predictions: TypeAlias = dict[int, dict[str, FloatArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +52,14 @@ def scores(stack: Stack, places: Sequence[int], split: str, *, best: bool, stand
     return {place: _in_task_order(stack, place, own) for place, own in found.items()}
 
 
-def predictions(stack: Stack, place: int, split: str) -> dict[str, FloatArray]:
-    """Task -> predictions of the kept values of one place on a split's labelled rows."""
-    found = raw_outputs(stack, [place], split, best=True)
-    return {outputs.slot.task.name: outputs.slot.output.finish(outputs.raw[0]) for outputs in found}
+def predictions(stack: Stack, places: Sequence[int], split: str) -> Predictions:
+    """Place -> task -> predictions of the kept values on a split's labelled rows; no entry without such rows."""
+    found: Predictions = {}
+    for outputs in raw_outputs(stack, places, split, best=True):
+        finished = outputs.slot.output.finish(outputs.raw)
+        for place, own in zip(outputs.places, finished, strict=True):
+            found.setdefault(place, {})[outputs.slot.task.name] = own.copy()  # a view would keep all of them alive
+    return found
 
 
 def raw_outputs(stack: Stack, places: Sequence[int], split: str, *, best: bool) -> Iterator[Outputs]:
@@ -114,7 +119,8 @@ def _forward(stack: Stack, requests: Sequence[_Request], *, best: bool) -> Tenso
     counts = [len(r.places) for r in requests]
     slots = torch.from_numpy(np.repeat([r.panel.slots for r in requests], counts, axis=0)).to(device)  # (g, slots)
     layout, rows = stack.layout, requests[0].panel.rows
-    values = _values(stack, places, best=best)
+    present = {name: part.value for name, part in stack.parts.items()}
+    values = stack.kept_rows(places) if best else {name: own.index_select(0, places) for name, own in present.items()}
     heads = values["heads"].view(len(places), layout.num_tasks, layout.columns, -1)
     heads = heads[torch.arange(len(places), device=device)[:, None], slots].flatten(1, 2)  # (g, slots * C, h + 1)
     out = torch.empty(len(places), len(rows), heads.shape[1], dtype=heads.dtype, device=heads.device)
@@ -126,19 +132,6 @@ def _forward(stack: Stack, requests: Sequence[_Request], *, best: bool) -> Tenso
             heads[..., -1].unsqueeze(1), features, heads[..., :-1].transpose(1, 2)
         )
     return out.view(*out.shape[:2], slots.shape[1], layout.columns)
-
-
-def _values(stack: Stack, places: Tensor, *, best: bool) -> dict[str, Tensor]:
-    """Part -> rows ``(g, n)``: present values, or those that each member keeps."""
-    parts = {name: part.value for name, part in stack.parts.items() if name != "log_vars"}
-    present = {name: value.index_select(0, places) for name, value in parts.items()}
-    if not best:
-        return present
-    keeps = torch.tensor([run is not None and run.member.training.select == "best" for run in stack.runs])
-    chosen = keeps.to(places.device).index_select(0, places)[:, None]
-    return {
-        name: torch.where(chosen, stack.best[name].index_select(0, places), value) for name, value in present.items()
-    }
 
 
 def _inputs(stack: Stack, rows: Tensor, places: Tensor, slots: Tensor, align: Tensor | None) -> Tensor:

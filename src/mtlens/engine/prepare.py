@@ -132,7 +132,8 @@ class Member:
     @cached_property
     def features(self) -> int:
         """Width of the trunk's output."""
-        return self.start.heads[0][0].shape[1]
+        with BUILDING:
+            return self.family.out_features(self.rows, self.training.capacity)
 
     @property
     def names(self) -> list[str]:

@@ -8,7 +8,7 @@ companions change nothing but the last bits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,13 +99,26 @@ class Stack:
             rows["log_vars"] = torch.from_numpy(start.log_vars)
         return rows
 
-    def values(self, place: int) -> Start:
-        """The values to keep of one place (best epoch or last), cut back to the member's own sizes, on the CPU."""
-        run = self.runs[place]
-        assert run is not None
-        member, layout = run.member, self.layout
-        source = self._kept(run)
-        rows = {name: source[name][place].cpu() for name in self.parts}
+    def values(self, places: Sequence[int]) -> list[Start]:
+        """The values to keep of some places, cut back to the members' own sizes, on the CPU."""
+        rows = {name: own.cpu() for name, own in self.kept_rows(self._at(places)).items()}
+        return [
+            self._unpack(member, {name: own[number] for name, own in rows.items()})
+            for number, member in enumerate(self._members(places))
+        ]
+
+    def kept_rows(self, at: Tensor) -> dict[str, Tensor]:
+        """Part -> padded rows ``(g, n)`` that members at these places keep: of their best epoch, or the last."""
+        select_best = torch.tensor([run is not None and run.member.training.select == "best" for run in self.runs])
+        is_best = select_best.to(at.device).index_select(0, at)[:, None]
+        return {
+            name: torch.where(is_best, self.best[name].index_select(0, at), part.value.index_select(0, at))
+            for name, part in self.parts.items()
+        }
+
+    def _unpack(self, member: Member, rows: dict[str, Tensor]) -> Start:
+        """The inverse of :meth:`_pack`, but for learned task weights, which no net holds."""
+        layout = self.layout
         trunk = self.trunk.unpack(rows["trunk"], member.training.capacity)
         width = member.features
         heads = rows["heads"].view(layout.num_tasks, layout.columns, -1)
@@ -115,11 +128,6 @@ class Stack:
         ]
         align = [self._cut_alignment(r) for r in rows["align"].view(layout.num_tasks, -1)] if layout.align else []
         return Start(trunk, own, align)
-
-    def _kept(self, run: Run) -> dict[str, Tensor]:
-        if run.member.training.select == "best":
-            return self.best
-        return {name: part.value for name, part in self.parts.items()}
 
     def _cut_alignment(self, row: Tensor) -> dict[str, Tensor]:
         d, rank = int(np.prod(self.layout.inputs)), self.layout.align_rank
@@ -161,9 +169,8 @@ class Stack:
         if not places:
             return
         at, members = self._at(places), self._members(places)
-        distinct = {member.start_key: member for member in members}
-        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
-        which = self._at([numbers[member.start_key] for member in members])
+        numbers = _numbered(member.start_key for member in members)
+        which, distinct = self._at(numbers), dict(zip(numbers, members, strict=True))
         packed = [self._pack(member) for member in distinct.values()]
         for name, part in self.parts.items():
             rows = torch.stack([own[name] for own in packed]).to(part.value)
@@ -187,17 +194,16 @@ class Stack:
         All orders go to the device together: a copy for each would cost more than the steps of a small model.
         """
         runs = [run for place in places if (run := self.runs[place]) is not None]
-        keys = [order_key(run.member, run.epoch) for run in runs]
-        distinct = dict(zip(keys, runs, strict=True))
+        numbers = _numbered(order_key(run.member, run.epoch) for run in runs)
+        distinct = dict(zip(numbers, runs, strict=True))
         schedule = (self.index, self.active, self.drawn)
         laid = [torch.zeros(len(distinct), *part.shape[1:], dtype=part.dtype) for part in schedule]
         steps = [
             self._lay_out(*own) for own in zip(distinct.values(), *(orders.numpy() for orders in laid), strict=True)
         ]
-        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
-        for place, key in zip(places, keys, strict=True):
-            self.remaining[place] = self.length[place] = steps[numbers[key]]
-        at, which = self._at(places), self._at([numbers[key] for key in keys])
+        for place, number in zip(places, numbers, strict=True):
+            self.remaining[place] = self.length[place] = steps[number]
+        at, which = self._at(places), self._at(numbers)
         for part, orders in zip(schedule, laid, strict=True):
             _put_rows(part, places, at, orders.to(part.device), which)
         self.position[at] = 0
@@ -506,6 +512,12 @@ class Stack:
             assert run is not None
             run.epoch += 1
         self._begin_epochs(places)
+
+
+def _numbered(keys: Iterable[Any]) -> list[int]:
+    """Equal keys as equal numbers, counted from 0 in the order in which they first appear."""
+    numbers: dict[Any, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def _put_rows(target: Tensor, places: Sequence[int], at: Tensor, rows: Tensor, which: Tensor) -> None:

@@ -119,8 +119,7 @@ def _forward(stack: Stack, requests: Sequence[_Request], *, best: bool) -> Tenso
     counts = [len(r.places) for r in requests]
     slots = torch.from_numpy(np.repeat([r.panel.slots for r in requests], counts, axis=0)).to(device)  # (g, slots)
     layout, rows = stack.layout, requests[0].panel.rows
-    present = {name: part.value for name, part in stack.parts.items()}
-    values = stack.kept_rows(places) if best else {name: own.index_select(0, places) for name, own in present.items()}
+    values = stack.rows_at(places, kept=best)
     heads = values["heads"].view(len(places), layout.num_tasks, layout.columns, -1)
     heads = heads[torch.arange(len(places), device=device)[:, None], slots].flatten(1, 2)  # (g, slots * C, h + 1)
     out = torch.empty(len(places), len(rows), heads.shape[1], dtype=heads.dtype, device=heads.device)

@@ -101,20 +101,20 @@ class Stack:
 
     def values(self, places: Sequence[int]) -> list[Start]:
         """The values to keep of some places, cut back to the members' own sizes, on the CPU."""
-        rows = {name: own.cpu() for name, own in self.kept_rows(self._at(places)).items()}
+        rows = {name: own.cpu() for name, own in self.rows_at(self._at(places), kept=True).items()}
         return [
             self._unpack(member, {name: own[number] for name, own in rows.items()})
             for number, member in enumerate(self._members(places))
         ]
 
-    def kept_rows(self, at: Tensor) -> dict[str, Tensor]:
-        """Part -> padded rows ``(g, n)`` that members at these places keep: of their best epoch, or the last."""
+    def rows_at(self, at: Tensor, *, kept: bool) -> dict[str, Tensor]:
+        """Part -> padded rows ``(g, n)`` of these places: present values, or those that each member keeps."""
+        present = {name: part.value.index_select(0, at) for name, part in self.parts.items()}
+        if not kept:
+            return present
         select_best = torch.tensor([run is not None and run.member.training.select == "best" for run in self.runs])
         is_best = select_best.to(at.device).index_select(0, at)[:, None]
-        return {
-            name: torch.where(is_best, self.best[name].index_select(0, at), part.value.index_select(0, at))
-            for name, part in self.parts.items()
-        }
+        return {name: torch.where(is_best, self.best[name].index_select(0, at), own) for name, own in present.items()}
 
     def _unpack(self, member: Member, rows: dict[str, Tensor]) -> Start:
         """The inverse of :meth:`_pack`, but for learned task weights, which no net holds."""
@@ -191,7 +191,7 @@ class Stack:
     def _begin_epochs(self, places: Sequence[int]) -> None:
         """Lay out the next epoch of these places; members that meet the same rows share the work.
 
-        All orders go to the device together: a copy for each would cost more than the steps of a small model.
+        All orders go to the device together: with a copy for each, the host would wait for it as many times.
         """
         runs = [run for place in places if (run := self.runs[place]) is not None]
         numbers = _numbered(order_key(run.member, run.epoch) for run in runs)

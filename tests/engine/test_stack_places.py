@@ -145,6 +145,19 @@ def test_places_scored_together_have_the_scores_of_each_alone(monkeypatch: pytes
             assert list(together.get(place, {})) == (names if split_name != "test" else [])
 
 
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_places_are_quietened_with_their_own_members_rows(recipe: dict[str, Any]) -> None:
+    stack = companions(recipe)
+    places = [1, 9]
+    members = [member_at(stack, place) for place in places]
+    stack._quieten(places, members)
+    for place, member in zip(places, members, strict=True):
+        starts = {stack.store.start(slot) for slot in member.slots}
+        assert set(stack.index[place].unique().tolist()) <= starts
+        assert not stack.active[place].any()
+    assert stack.index[0].unique().numel() > 2, "other places keep their epoch"
+
+
 def test_members_are_freed_when_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand trainings take the room of one stack and of their results: nobody holds what is finished."""
     from mtlens.engine import bank

@@ -188,6 +188,12 @@ class Stack:
         starts = np.array([self.store.start(slot) for slot in member.slots])
         return np.repeat(starts, self.layout.batch) if self.layout.mode == "each" else starts[:1]
 
+    def _quieten(self, places: Sequence[int], members: Sequence[Member]) -> None:
+        """Point all steps of each place at the empty rows of a member."""
+        at, rows = self._at(places), np.array([self._empty_rows(member) for member in members])
+        self.index[at] = torch.from_numpy(rows).to(self.index).unsqueeze(1)
+        self.active[at] = 0
+
     def _begin_epochs(self, places: Sequence[int]) -> None:
         """Lay out the next epoch of these places; members that meet the same rows share the work.
 
@@ -251,9 +257,7 @@ class Stack:
         assert someone is not None
         members = [(run or someone).member for run in self.runs]
         if empty := [place for place, run in enumerate(self.runs) if run is None]:
-            at = self._at(empty)  # an empty place computes something harmless
-            self.index[at] = torch.from_numpy(self._empty_rows(someone.member)).to(self.index)
-            self.active[at] = 0
+            self._quieten(empty, [someone.member] * len(empty))  # an empty place computes something harmless
         count, device, dtype = len(members), self.store.device, self.store.dtype
         self._arange = torch.arange(count, device=device)
         self._offset = self._arange * self._room

@@ -26,6 +26,7 @@ from mtlens.engine.result import Trained
 from mtlens.engine.shelf import Shelf
 from mtlens.engine.stack import Run, Stack
 from mtlens.engine.store import Store
+from mtlens.tasks.task import SPLIT_NAMES
 
 CHUNK = {"shared": 32, "each": 32, "mixed": 128}  # models a stack; measured: flat up to here, slower by 512
 DEVICE_CHUNK = 8192  # measured flat from 2,048; memory ends it earlier for wide models, and halves the stack
@@ -171,16 +172,16 @@ class Bank:
         better = [
             place
             for (place, run), loss in zip(runs.items(), losses, strict=True)
-            if run.tracker.end_epoch(loss, valid.get(place, {}))
+            if run.tracker.end_epoch(loss, valid.get(place, {})) and run.member.training.select == "best"
         ]
-        if better:
+        if better:  # who takes the last epoch reads it from the stack when it ends
             stack.keep(better)
         done = [place for place, run in runs.items() if run.tracker.is_done]
         with self.progress.lock:
-            self.progress.samples += sum(stack.length[p] * stack.index.shape[2] for p in ended)
+            self.progress.samples += stack.index.shape[2] * sum(stack.length[place] for place in ended)
         if done:
             self._finish(stack, done)
-        stack.next_epoch([place for place in ended if place not in done])
+        stack.next_epoch([place for place, run in runs.items() if not run.tracker.is_done])
         if done:
             stack.replace(self._successors(bucket, done))
 
@@ -192,27 +193,30 @@ class Bank:
         """Scores, predictions and models of members that ended."""
         runs = {place: run for place in done if (run := stack.runs[place]) is not None}
         sound = [place for place, run in runs.items() if not run.tracker.failed]
-        by_split = {split: evaluate.scores(stack, sound, split, best=True) for split in ("train", "valid", "test")}
+        scores = {split: evaluate.scores(stack, sound, split, best=True) for split in SPLIT_NAMES}
+        finished = {place: _unfinished(run, run.tracker.reason) for place, run in runs.items()}
+        for place in sound:
+            finished[place].scores = {split: own[place] for split, own in scores.items() if place in own}
+        self._add_kept(stack, {place: finished[place] for place in sound})
         for place, run in runs.items():
-            trained = _unfinished(run, run.tracker.reason)
-            if place in sound:
-                trained.scores = {split: own[place] for split, own in by_split.items() if place in own}
-                self._add_kept(trained, stack, place)
-            self.results[run.number] = trained
+            self.results[run.number] = finished[place]
             if self.progress.shelf is not None:
-                self.progress.shelf.put(trained)
+                self.progress.shelf.put(finished[place])
         with self.progress.lock:
             self.progress.finished += len(done)
 
-    def _add_kept(self, trained: Trained, stack: Stack, place: int) -> None:
-        run = stack.runs[place]
-        assert run is not None
+    def _add_kept(self, stack: Stack, finished: dict[int, Trained]) -> None:
+        """Predictions and models, where they are asked for."""
         if self.keep == "predictions":
-            found = {split: evaluate.predictions(stack, place, split) for split in ("train", "valid", "test")}
-            trained.predictions = {split: own for split, own in found.items() if own}
+            found = {split: evaluate.predictions(stack, list(finished), split) for split in SPLIT_NAMES}
+            for place, trained in finished.items():
+                trained.predictions = {split: own[place] for split, own in found.items() if place in own}
         if self.keep != "scores":
             with torch.inference_mode(False), torch.no_grad():
-                trained.model = model_of(run.member, net_of(run.member, stack.values(place)))
+                for (place, trained), values in zip(finished.items(), stack.values(list(finished)), strict=True):
+                    run = stack.runs[place]
+                    assert run is not None
+                    trained.model = model_of(run.member, net_of(run.member, values))
 
     def _retry_smaller(self, bucket: Bucket, runs: list[Run]) -> None:
         """Put runs back and halve the stack; a model that does not fit alone ends with that reason."""

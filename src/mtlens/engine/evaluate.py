@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mtlens.arrays import FloatArray
+from mtlens.engine.prepare import Member, Slot
 from mtlens.engine.scoring import scores_of
 from mtlens.engine.stack import Stack, apply_alignment
 from mtlens.engine.store import Panel
@@ -20,64 +22,73 @@ SCORING_ROWS = 1 << 15  # rows x models of one pass, which bounds the memory of 
 DEVICE_NUMBERS = 1 << 30  # numbers of one pass on a device, which has more memory and wants larger passes
 
 Scores: TypeAlias = dict[int, dict[str, float]]
-Raw: TypeAlias = dict[tuple[int, int], Tensor]
+Predictions: TypeAlias = dict[int, dict[str, FloatArray]]
 
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    """One member's need for outputs of some slots on some rows."""
+    """Members with the same slots, and the rows on which some of these slots need outputs."""
 
-    place: int
+    places: list[int]
     panel: Panel
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """Raw outputs ``(g, rows, columns)`` of the models at ``g`` places, on a split's labelled rows of their slot."""
+
+    places: list[int]
+    slot: Slot
+    raw: Tensor
 
 
 def scores(stack: Stack, places: Sequence[int], split: str, *, best: bool, standardised: bool = False) -> Scores:
     """Place -> task -> oriented score on a split; places without rows in the split have no entry."""
-    outputs = raw_outputs(stack, places, split, best=best)
     found: Scores = {}
-    for group in _by_labels(stack, outputs):
-        slot = _slot(stack, *group[0])
-        raw = torch.stack([outputs[key][..., : slot.columns] for key in group])
-        for (place, _), value in zip(group, scores_of(slot, split, raw, standardised=standardised), strict=True):
-            found.setdefault(place, {})[slot.task.name] = float(value)
+    for outputs in _by_labels(raw_outputs(stack, places, split, best=best)):
+        values = scores_of(outputs.slot, split, outputs.raw, standardised=standardised)
+        for place, value in zip(outputs.places, values.tolist(), strict=True):
+            found.setdefault(place, {})[outputs.slot.task.name] = value
+    if stack.layout.num_tasks == 1:
+        return found
     return {place: _in_task_order(stack, place, own) for place, own in found.items()}
 
 
-def predictions(stack: Stack, place: int, split: str) -> dict[str, FloatArray]:
-    """Task -> predictions of the kept values of one place on a split's labelled rows."""
-    outputs = raw_outputs(stack, [place], split, best=True)
-    found = {}
-    for (_, index), raw in outputs.items():
-        slot = _slot(stack, place, index)
-        found[slot.task.name] = slot.output.finish(raw[..., : slot.columns])
+def predictions(stack: Stack, places: Sequence[int], split: str) -> Predictions:
+    """Place -> task -> predictions of the kept values on a split's labelled rows; no entry without such rows."""
+    found: Predictions = {}
+    for outputs in raw_outputs(stack, places, split, best=True):
+        finished = outputs.slot.output.finish(outputs.raw)
+        for place, own in zip(outputs.places, finished, strict=True):
+            found.setdefault(place, {})[outputs.slot.task.name] = own.copy()  # a view would keep all of them alive
     return found
 
 
-def raw_outputs(stack: Stack, places: Sequence[int], split: str, *, best: bool) -> Raw:
-    """``(place, slot)`` -> raw outputs ``(rows, C)`` on the split's labelled rows of that slot.
+def raw_outputs(stack: Stack, places: Sequence[int], split: str, *, best: bool) -> Iterator[Outputs]:
+    """Raw outputs of some places on a split, for every slot that has labelled rows in it.
 
     ``best`` takes the values a member keeps (its best epoch, or the last), else the present ones.
     """
-    outputs: Raw = {}
     for requests in _groups(stack, places, split):
         for some in _limited(requests, _pass_rows(stack)):
             whole = _forward(stack, some, best=best)  # (g, rows, slots, C)
-            for request, own in zip(some, whole, strict=True):
-                for j, (slot, pick) in enumerate(zip(request.panel.slots, request.panel.picks, strict=True)):
-                    raw = own[:, j] if pick is None else own[pick, j]
-                    outputs[request.place, slot] = raw
-    return outputs
+            for request, own in zip(some, torch.split(whole, [len(r.places) for r in some]), strict=True):
+                slots = _member(stack, request.places[0]).slots
+                for j, (index, pick) in enumerate(zip(request.panel.slots, request.panel.picks, strict=True)):
+                    raw = own[:, :, j] if pick is None else own[:, pick, j]
+                    yield Outputs(request.places, slots[index], raw[..., : slots[index].columns])
 
 
 def _groups(stack: Stack, places: Sequence[int], split: str) -> Iterator[list[_Request]]:
     """Requests for the same rows and the same number of slots, of members that read them alike or one by one."""
     apart = stack.layout.align is not None or stack.layout.rescaled
-    groups: dict[tuple[int, int], list[_Request]] = {}
+    alike: dict[int, list[int]] = {}  # places whose members hold the same slots
     for place in places:
-        run = stack.runs[place]
-        assert run is not None
-        for panel in stack.store.panels(run.member, split, apart=apart):
-            groups.setdefault((id(panel.rows), len(panel.slots)), []).append(_Request(place, panel))
+        alike.setdefault(id(_member(stack, place).slots), []).append(place)
+    groups: dict[tuple[int, int], list[_Request]] = {}
+    for own in alike.values():
+        for panel in stack.store.panels(_member(stack, own[0]), split, apart=apart):
+            groups.setdefault((id(panel.rows), len(panel.slots)), []).append(_Request(own, panel))
     yield from groups.values()
 
 
@@ -88,21 +99,33 @@ def _pass_rows(stack: Stack) -> int:
 
 
 def _limited(requests: list[_Request], pass_rows: int) -> Iterator[list[_Request]]:
+    """The requests in passes of so many members that memory stays bounded."""
     size = max(1, pass_rows * 8 // max(1, len(requests[0].panel.rows)))
-    for first in range(0, len(requests), size):
-        yield requests[first : first + size]
+    some: list[_Request] = []
+    room = size
+    for request in requests:
+        left = request.places
+        while left:
+            taken, left = left[:room], left[room:]
+            some.append(_Request(taken, request.panel))
+            room -= len(taken)
+            if not room:
+                yield some
+                some, room = [], size
+    if some:
+        yield some
 
 
 def _forward(stack: Stack, requests: Sequence[_Request], *, best: bool) -> Tensor:
-    """Raw outputs ``(g, rows, slots, C)`` of ``g`` requests for the same rows."""
-    places = torch.tensor([r.place for r in requests], device=stack.store.device)
-    slots = torch.tensor([r.panel.slots for r in requests], device=stack.store.device)  # (g, slots)
+    """Raw outputs ``(g, rows, slots, C)`` of ``g`` members whose requests are for the same rows."""
+    device = stack.store.device
+    places = torch.tensor([place for r in requests for place in r.places], device=device)
+    counts = [len(r.places) for r in requests]
+    slots = torch.from_numpy(np.repeat([r.panel.slots for r in requests], counts, axis=0)).to(device)  # (g, slots)
     layout, rows = stack.layout, requests[0].panel.rows
-    values = {name: _values(stack, name, requests, places, best=best) for name in stack.parts if name != "log_vars"}
+    values = stack.rows_at(places, kept=best)
     heads = values["heads"].view(len(places), layout.num_tasks, layout.columns, -1)
-    heads = heads[torch.arange(len(places), device=places.device)[:, None], slots].flatten(
-        1, 2
-    )  # (g, slots * C, h + 1)
+    heads = heads[torch.arange(len(places), device=device)[:, None], slots].flatten(1, 2)  # (g, slots * C, h + 1)
     out = torch.empty(len(places), len(rows), heads.shape[1], dtype=heads.dtype, device=heads.device)
     align = _alignment(stack, values["align"], slots) if layout.align else None
     size = max(64, _pass_rows(stack) // len(places))
@@ -113,16 +136,6 @@ def _forward(stack: Stack, requests: Sequence[_Request], *, best: bool) -> Tenso
             heads[..., -1].unsqueeze(1), features, heads[..., :-1].transpose(1, 2)
         )
     return out.view(*out.shape[:2], slots.shape[1], layout.columns)
-
-
-def _values(stack: Stack, name: str, requests: Sequence[_Request], places: Tensor, *, best: bool) -> Tensor:
-    """Rows of one part, ``(g, n)``: present values, or those that each member keeps."""
-    present = stack.parts[name].value.index_select(0, places)
-    if not best:
-        return present
-    runs = [stack.runs[request.place] for request in requests]
-    keeps = torch.tensor([run is not None and run.member.training.select == "best" for run in runs])
-    return torch.where(keeps.to(present.device)[:, None], stack.best[name].index_select(0, places), present)
 
 
 def _inputs(stack: Stack, rows: Tensor, places: Tensor, slots: Tensor) -> Tensor:
@@ -144,22 +157,21 @@ def _alignment(stack: Stack, values: Tensor, slots: Tensor) -> Align:
     return partial(apply_alignment, matrices=(both[:, 0], both[:, 1]))
 
 
-def _by_labels(stack: Stack, outputs: Raw) -> list[list[tuple[int, int]]]:
-    """Keys grouped by task, so that one call of the metric scores all models of a task."""
-    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for place, index in outputs:
-        slot = _slot(stack, place, index)
-        groups.setdefault((id(slot.task), id(slot.output)), []).append((place, index))
-    return list(groups.values())
+def _by_labels(found: Iterable[Outputs]) -> Iterator[Outputs]:
+    """All models of a task as one, so that one call of the metric scores them."""
+    groups: dict[tuple[int, int], list[Outputs]] = {}
+    for outputs in found:
+        groups.setdefault((id(outputs.slot.task), id(outputs.slot.output)), []).append(outputs)
+    for group in groups.values():
+        places = [place for outputs in group for place in outputs.places]
+        yield Outputs(places, group[0].slot, torch.cat([outputs.raw for outputs in group]))
 
 
-def _slot(stack: Stack, place: int, index: int):  # type: ignore[no-untyped-def]
+def _member(stack: Stack, place: int) -> Member:
     run = stack.runs[place]
     assert run is not None
-    return run.member.slots[index]
+    return run.member
 
 
 def _in_task_order(stack: Stack, place: int, own: dict[str, float]) -> dict[str, float]:
-    run = stack.runs[place]
-    assert run is not None
-    return {task.name: own[task.name] for task in run.member.training.tasks if task.name in own}
+    return {task.name: own[task.name] for task in _member(stack, place).training.tasks if task.name in own}

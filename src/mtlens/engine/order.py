@@ -56,7 +56,7 @@ def order_key(member: Member, epoch: int) -> tuple[Any, ...]:
     """Members with equal keys meet the same rows at the same steps, so their order is laid out once."""
     if member.mode == "shared" and member.training.weighting != "random":
         training = member.training
-        return (training.seed, member.batch, epoch, id(member.slots[0].block), member.union_digest)
+        return (training.seed, member.batch, epoch, id(member.slots[0].block), id(member.union))
     return (id(member), epoch)
 
 

@@ -119,7 +119,8 @@ class Member:
     slots: list[Slot]
     mode: Mode
     weights: FloatArray | None  # (k,) fixed task weights in slot order; None when they are drawn or learned
-    union: Array  # train rows of a shared input that at least one task labels
+    union: Array  # train rows of a shared input that at least one task labels: one object wherever they are equal
+    start_key: tuple[Any, ...]  # equal for members that start from the same values
     draw_start: Callable[[], Start]
 
     @property
@@ -131,7 +132,8 @@ class Member:
     @cached_property
     def features(self) -> int:
         """Width of the trunk's output."""
-        return self.start.heads[0][0].shape[1]
+        with BUILDING:
+            return self.family.out_features(self.rows, self.training.capacity)
 
     @property
     def names(self) -> list[str]:
@@ -147,11 +149,6 @@ class Member:
         most = max(len(self.union), *(len(slot.train) for slot in self.slots))
         return min(self.training.batch, max(LEAST_ROOM, 1 << (most - 1).bit_length()))
 
-    @cached_property
-    def union_digest(self) -> bytes:
-        """Equal for members with equal ``union``."""
-        return hashlib.sha256(self.union.tobytes()).digest()
-
     @property
     def uncertain(self) -> bool:
         """Whether task weights are learned log-variances."""
@@ -159,23 +156,30 @@ class Member:
 
 
 class Preparation:
-    """Resolves trainings; whatever they share (encoded inputs, scaled labels, fitted maps) is made once."""
+    """Resolves trainings; whatever they share (encoded inputs, scaled labels, fitted maps, slots) is made once.
+
+    Members that read the same tasks alike hold the very same list of slots, so what they share further on (orders of
+    rows, passes of scoring) is found by identity, without comparing data.
+    """
 
     def __init__(self) -> None:
         self._blocks: dict[Any, Block] = {}
         self._maps: dict[Any, InputMap] = {}
         self._labels: dict[Any, tuple[Output, FloatArray, FloatArray]] = {}
         self._train_rows: dict[int, Array] = {}
-        self._unions: dict[tuple[int, ...], Array] = {}
-        self._slots: dict[tuple[int, int], Slot] = {}
+        self._unions: dict[int, Array] = {}
+        self._row_sets: dict[bytes, Array] = {}
+        self._slots: dict[Any, list[Slot]] = {}
+        self._is_plain: dict[int, bool] = {}
+        self._input_keys: dict[int, tuple[int, bytes]] = {}
+        self._svd_weights: dict[tuple[int, int], FloatArray] = {}
         self._kept: list[Any] = []  # keeps what ids point to alive
 
     def member(self, training: Training, start: Trained | None = None) -> Member:
         """The training with data, weights and starting values resolved."""
         family = training.family
-        tasks = sorted(training.tasks, key=lambda task: _columns(task))
         inputs = self._inputs(training, family) if start is None else _source(start).inputs
-        slots = [self._slot(task, inputs, start) for task in tasks]
+        slots = self._slots_of(training, inputs, start)
         rows = _row_spec(inputs, slots)
 
         def draw_start() -> Start:
@@ -186,61 +190,78 @@ class Preparation:
 
         weights = self._weights(training, slots, inputs)
         union = self._union(slots) if training.shares_rows else slots[0].train
-        member = Member(training, family, rows, inputs, slots, _mode(training), weights, union, draw_start)
+        start_key = (_drawn_by(training), id(family), id(slots), id(start))
+        member = Member(training, family, rows, inputs, slots, _mode(training), weights, union, start_key, draw_start)
         if start is not None or training.align is not None:
             _ = member.start  # a start that does not fit is refused here, not in the middle of a run
         return member
 
-    def _union(self, slots: Sequence[Slot]) -> Array:
-        key = tuple(id(slot.train) for slot in slots)
-        if key not in self._unions:
+    def _union(self, slots: list[Slot]) -> Array:
+        if id(slots) not in self._unions:
             rows = slots[0].train
             if not all(np.array_equal(slot.train, rows) for slot in slots[1:]):
                 rows = np.unique(np.concatenate([slot.train for slot in slots]))
-            self._unions[key] = rows
-        return self._unions[key]
+            self._unions[id(slots)] = self._row_sets.setdefault(hashlib.sha256(rows.tobytes()).digest(), rows)
+        return self._unions[id(slots)]
 
     def _inputs(self, training: Training, family: Family) -> InputMap:
-        tasks = list(training.tasks)
-        key = (repr(family.settings()) if family.inputs == "tokens" else "numbers", _data_key(tasks))
+        reads = repr(family.settings()) if family.inputs == "tokens" else "numbers"
+        key = (reads, *sorted({self._input_key(task) for task in training.tasks}))
         if key not in self._maps:
-            self._kept.append(tasks)
-            self._maps[key] = fit_inputs(tasks, family)
+            self._maps[key] = fit_inputs(list(training.tasks), family)
         return self._maps[key]
 
-    def _slot(self, task: Task, inputs: InputMap, start: Trained | None) -> Slot:
-        units = _kept_units(task, start)
+    def _input_key(self, task: Task) -> tuple[int, bytes]:
+        """Equal for tasks with one input and the same train rows."""
+        if id(task) not in self._input_keys:
+            self._kept.append(task)
+            self._input_keys[id(task)] = (id(task.X), split_key(task))
+        return self._input_keys[id(task)]
+
+    def _slots_of(self, training: Training, inputs: InputMap, start: Trained | None) -> list[Slot]:
+        tasks = sorted(training.tasks, key=_columns)
+        units = [_kept_units(task, start) for task in tasks]
+        key = (id(inputs), *((id(task), own) for task, own in zip(tasks, units, strict=True)))
+        if key not in self._slots:
+            self._kept.append((inputs, tasks))
+            self._slots[key] = [self._slot(task, inputs, own) for task, own in zip(tasks, units, strict=True)]
+        return self._slots[key]
+
+    def _slot(self, task: Task, inputs: InputMap, units: tuple[float, float] | None) -> Slot:
         key = (id(task), units)
         if key not in self._labels:
-            self._kept.append(task)
             self._train_rows.setdefault(id(task), task.rows_of("train"))
             self._labels[key] = _scaled_labels(task, units)
         output, y, weight = self._labels[key]
         block = self._block(task, inputs)
-        place = (id(y), id(block))
-        if place not in self._slots:
-            self._slots[place] = Slot(task, block, output, y, weight, self._train_rows[id(task)], _columns(task))
-        return self._slots[place]
+        return Slot(task, block, output, y, weight, self._train_rows[id(task)], _columns(task))
 
     def _block(self, task: Task, inputs: InputMap) -> Block:
-        plain = isinstance(inputs, Scaler) and is_plain(task)
-        key = (id(task.X), split_key(task)) if plain else (id(task.X), id(inputs))
+        plain = isinstance(inputs, Scaler) and self._known_plain(task)
+        key = self._input_key(task) if plain else (id(task.X), id(inputs))
         if plain and np.asarray(task.X).shape[1:] != inputs.rows.shape:  # the scale of a start
             raise InputError(
                 f"task {task.name!r} has rows of shape {np.asarray(task.X).shape[1:]}, but the training it starts from "
                 f"read rows of shape {inputs.rows.shape}. Give the same columns in the same order."
             )
         if key not in self._blocks:
-            self._kept.append((task.X, inputs))
             self._blocks[key] = _plain_block(task) if plain else Block(inputs.encode(task))
         return self._blocks[key]
 
-    def _weights(self, training: Training, slots: Sequence[Slot], inputs: InputMap) -> FloatArray | None:
+    def _known_plain(self, task: Task) -> bool:
+        if id(task.X) not in self._is_plain:
+            self._is_plain[id(task.X)] = is_plain(task)  # reads all of the input
+        return self._is_plain[id(task.X)]
+
+    def _weights(self, training: Training, slots: list[Slot], inputs: InputMap) -> FloatArray | None:
         weighting = training.weighting
         if isinstance(weighting, dict):
             return np.array([weighting[slot.task.name] for slot in slots])
         if weighting == "svd":
-            return _svd(training, slots, inputs)
+            key = (id(slots), _rank(training))
+            if key not in self._svd_weights:
+                self._svd_weights[key] = _svd(training, slots, inputs)
+            return self._svd_weights[key]
         return equal_weights(len(slots)) if weighting == "equal" else None
 
 
@@ -259,6 +280,12 @@ def starting_values(training: Training, family: Family, rows: RowSpec, slots: Se
     uncertain = training.weighting == "uncertainty"
     log_vars = uncertainty_start([slot.task.kind for slot in slots]) if uncertain else None
     return Start(trunk, heads, align, log_vars)
+
+
+def _drawn_by(training: Training) -> tuple[Any, ...]:
+    """The settings that :func:`starting_values` reads."""
+    uncertain = training.weighting == "uncertainty"
+    return training.seed, training.capacity, training.align, training.align_rank, training.align_at, uncertain
 
 
 def _alignment(training: Training, width: int, task: str) -> dict[str, Tensor]:
@@ -369,15 +396,19 @@ def _mode(training: Training) -> Mode:
 
 
 def _svd(training: Training, slots: Sequence[Slot], inputs: InputMap) -> FloatArray:
-    capacity = training.capacity
     parts = []
     for slot in slots:
         rows = train_part(slot.task)
         X = _features(slot.block.scaled(inputs, rows), inputs.rows, slot)
         classes = slot.task.num_classes if slot.task.kind == "multiclass" else 0
         parts.append(WeightInputs(X, slot.task.y[rows], classes))
-    rank = capacity[-1] if isinstance(capacity, tuple) else capacity
-    return svd_task_weights(parts, rank=rank, shared=training.shares_rows)
+    return svd_task_weights(parts, rank=_rank(training), shared=training.shares_rows)
+
+
+def _rank(training: Training) -> int:
+    """Width of the trunk's last layer, the paper's ``r``."""
+    capacity = training.capacity
+    return int(capacity[-1] if isinstance(capacity, tuple) else capacity)
 
 
 def _features(rows: Array, spec: RowSpec, slot: Slot) -> Array:
@@ -390,7 +421,3 @@ def _features(rows: Array, spec: RowSpec, slot: Slot) -> Array:
             "yet. Give the trunk pretrained vectors=..., or use weighting='uncertainty'."
         )
     return average_vectors(rows, spec.vectors)
-
-
-def _data_key(tasks: Sequence[Task]) -> tuple[Any, ...]:
-    return tuple(sorted({(id(task.X), split_key(task)) for task in tasks}))

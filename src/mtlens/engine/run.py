@@ -132,8 +132,9 @@ class _Call:
                 results[number] = Trained(training, reason=f"its start {why}")
             else:
                 members.append((number, prepared.member(training, start)))
-        stacked = [pair for pair in members if self._stacks(pair[1])]
-        rest = [pair for pair in members if not self._stacks(pair[1])]
+        stacks = [self._stacks(member) for _, member in members]
+        stacked = [pair for pair, can in zip(members, stacks, strict=True) if can]
+        rest = [pair for pair, can in zip(members, stacks, strict=True) if not can]
         if self.engine == "auto":
             say_why_not_stacked([member for _, member in rest])
         state = Progress(len(members), shelf=shelf, stop=self.stop)

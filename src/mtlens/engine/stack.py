@@ -8,7 +8,7 @@ companions change nothing but the last bits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mtlens.arrays import FloatArray, IntArray
 from mtlens.engine import device_steps, native
 from mtlens.engine.graphs import GraphedTick
 from mtlens.engine.layout import Layout
@@ -101,13 +102,26 @@ class Stack:
             rows["log_vars"] = torch.from_numpy(start.log_vars)
         return rows
 
-    def values(self, place: int) -> Start:
-        """The values to keep of one place (best epoch or last), cut back to the member's own sizes, on the CPU."""
-        run = self.runs[place]
-        assert run is not None
-        member, layout = run.member, self.layout
-        source = self._kept(run)
-        rows = {name: source[name][place].cpu() for name in self.parts}
+    def values(self, places: Sequence[int]) -> list[Start]:
+        """The values to keep of some places, cut back to the members' own sizes, on the CPU."""
+        rows = {name: own.cpu() for name, own in self.rows_at(self._at(places), kept=True).items()}
+        return [
+            self._unpack(member, {name: own[number] for name, own in rows.items()})
+            for number, member in enumerate(self._members(places))
+        ]
+
+    def rows_at(self, at: Tensor, *, kept: bool) -> dict[str, Tensor]:
+        """Part -> padded rows ``(g, n)`` of these places: present values, or those that each member keeps."""
+        present = {name: part.value.index_select(0, at) for name, part in self.parts.items()}
+        if not kept:
+            return present
+        select_best = torch.tensor([run is not None and run.member.training.select == "best" for run in self.runs])
+        is_best = select_best.to(at.device).index_select(0, at)[:, None]
+        return {name: torch.where(is_best, self.best[name].index_select(0, at), own) for name, own in present.items()}
+
+    def _unpack(self, member: Member, rows: dict[str, Tensor]) -> Start:
+        """The inverse of :meth:`_pack`, but for learned task weights, which no net holds."""
+        layout = self.layout
         trunk = self.trunk.unpack(rows["trunk"], member.training.capacity)
         width = member.features
         heads = rows["heads"].view(layout.num_tasks, layout.columns, -1)
@@ -117,11 +131,6 @@ class Stack:
         ]
         align = [self._cut_alignment(r) for r in rows["align"].view(layout.num_tasks, -1)] if layout.align else []
         return Start(trunk, own, align)
-
-    def _kept(self, run: Run) -> dict[str, Tensor]:
-        if run.member.training.select == "best":
-            return self.best
-        return {name: part.value for name, part in self.parts.items()}
 
     def _cut_alignment(self, row: Tensor) -> dict[str, Tensor]:
         d, rank = self.aligned_width, self.layout.align_rank
@@ -163,56 +172,65 @@ class Stack:
         """Starting values and first epoch of the members now at these places."""
         if not places:
             return
-        at, packed = self._at(places), [self._pack(member) for member in self._members(places)]
+        at, members = self._at(places), self._members(places)
+        numbers = _numbered(member.start_key for member in members)
+        which, distinct = self._at(numbers), dict(zip(numbers, members, strict=True))
+        packed = [self._pack(member) for member in distinct.values()]
         for name, part in self.parts.items():
-            part.reset(at, torch.stack([rows[name] for rows in packed]))
+            rows = torch.stack([own[name] for own in packed]).to(part.value)
+            part.reset(at, rows.index_select(0, which))
             self.best[name][at] = part.value[at]
         self.turn[at] = 0
-        for place, member in zip(places, self._members(places), strict=True):
-            self._quieten([place], member)
         self._begin_epochs(places)
 
-    def _quieten(self, places: Sequence[int], member: Member) -> None:
-        """Point all steps of these places at the member's empty rows, whose labels weigh nothing.
+    def _empty_rows(self, member: Member) -> IntArray:
+        """The rows of a step that learns nothing: the empty ones in front of the member's blocks, ``(R,)`` or ``(1,)``.
 
         Steps beyond an epoch's length run when a graph is captured, and those of empty places always: with what an
         earlier member left there, rows and labels would not belong together and could lie outside the store.
         """
-        starts = np.array([self.store.start(slot) for slot in member.slots], dtype=np.int32)
-        rows = np.repeat(starts, self.layout.batch) if self.layout.mode == "each" else starts[:1]
-        self.index[self._at(places)] = torch.from_numpy(rows).to(self.index.device)
-        self.active[self._at(places)] = 0
+        starts = np.array([self.store.start(slot) for slot in member.slots])
+        return np.repeat(starts, self.layout.batch) if self.layout.mode == "each" else starts[:1]
+
+    def _quieten(self, places: Sequence[int], members: Sequence[Member]) -> None:
+        """Point all steps of each place at the empty rows of a member."""
+        at, rows = self._at(places), np.array([self._empty_rows(member) for member in members])
+        self.index[at] = torch.from_numpy(rows).to(self.index).unsqueeze(1)
+        self.active[at] = 0
 
     def _begin_epochs(self, places: Sequence[int]) -> None:
-        """Lay out the next epoch of these places; members that meet the same rows share the work."""
-        groups: dict[Any, list[int]] = {}
-        for place in places:
-            run = self.runs[place]
-            assert run is not None
-            groups.setdefault(order_key(run.member, run.epoch), []).append(place)
-        for group in groups.values():
-            self._lay_out(group)
-        self.position[self._at(places)] = 0
-        self.loss[self._at(places)] = 0
+        """Lay out the next epoch of these places; members that meet the same rows share the work.
 
-    def _lay_out(self, group: Sequence[int]) -> None:
-        run, at = self.runs[group[0]], self._at(group)
-        assert run is not None
-        member, order = run.member, epoch_order(run.member, run.epoch)
-        starts = np.array([self.store.start(slot) for slot in member.slots])
+        All orders go to the device together: with a copy for each, the host would wait for it as many times.
+        """
+        runs = [run for place in places if (run := self.runs[place]) is not None]
+        numbers = _numbered(order_key(run.member, run.epoch) for run in runs)
+        distinct = dict(zip(numbers, runs, strict=True))
+        schedule = (self.index, self.active, self.drawn)
+        laid = [torch.zeros(len(distinct), *part.shape[1:], dtype=part.dtype) for part in schedule]
+        steps = [
+            self._lay_out(*own) for own in zip(distinct.values(), *(orders.numpy() for orders in laid), strict=True)
+        ]
+        for place, number in zip(places, numbers, strict=True):
+            self.remaining[place] = self.length[place] = steps[number]
+        at, which = self._at(places), self._at(numbers)
+        for part, orders in zip(schedule, laid, strict=True):
+            _put_rows(part, places, at, orders.to(part.device), which)
+        self.position[at] = 0
+        self.loss[at] = 0
+
+    def _lay_out(self, run: Run, index: IntArray, active: IntArray, drawn: FloatArray) -> int:
+        """Fill one schedule ``(room, ...)``: the run's next epoch, then steps on empty rows; the epoch's length."""
+        order, starts = epoch_order(run.member, run.epoch), self._empty_rows(run.member)
+        steps = len(order)
+        index[steps:] = starts
         if order.active is not None:
-            starts = starts[order.active][:, None]
-            self.active[at, : len(order)] = torch.from_numpy(order.active).to(at.device)
-        elif self.layout.mode == "each":
-            starts = np.repeat(starts, self.layout.batch)
-        else:
-            starts = starts[0]
-        placed = self.store.places(order.rows, starts).astype(np.int32)
-        self.index[at, : len(order)] = torch.from_numpy(placed).to(at.device)
+            active[:steps] = order.active
+            starts = np.array([self.store.start(slot) for slot in run.member.slots])[order.active][:, None]
+        index[:steps] = self.store.places(order.rows, starts)
         if order.weights is not None:
-            self.drawn[at, : len(order)] = torch.from_numpy(order.weights).to(self.drawn)
-        for place in group:
-            self.remaining[place] = self.length[place] = len(order)
+            drawn[:steps] = order.weights
+        return steps
 
     def replace(self, changes: dict[int, Run | None]) -> None:
         """Give places to other members, or to none; drop empty places when they are a quarter of the stack."""
@@ -235,8 +253,7 @@ class Stack:
 
     def _empty(self, leaving: dict[int, Member]) -> None:
         """Let places rest as they are: what was captured for this composition goes on to hold."""
-        for place, member in leaving.items():
-            self._quieten([place], member)
+        self._quieten(list(leaving), list(leaving.values()))
         self.update.rest(self._at(list(leaving)))
 
     def _compact(self, live: list[int]) -> None:
@@ -256,7 +273,7 @@ class Stack:
         assert someone is not None
         members = [(run or someone).member for run in self.runs]
         if empty := [place for place, run in enumerate(self.runs) if run is None]:
-            self._quieten(empty, someone.member)  # an empty place computes something harmless
+            self._quieten(empty, [someone.member] * len(empty))  # an empty place computes something harmless
         count, device, dtype = len(members), self.store.device, self.store.dtype
         self._arange = torch.arange(count, device=device)
         self._offset = self._arange * self._room
@@ -543,6 +560,20 @@ class Stack:
             assert run is not None
             run.epoch += 1
         self._begin_epochs(places)
+
+
+def _numbered(keys: Iterable[Any]) -> list[int]:
+    """Equal keys as equal numbers, counted from 0 in the order in which they first appear."""
+    numbers: dict[Any, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _put_rows(target: Tensor, places: Sequence[int], at: Tensor, rows: Tensor, which: Tensor) -> None:
+    """``target[at] = rows[which]``; without a copy in between when these are all the places of ``target``."""
+    if list(places) == list(range(len(target))):
+        torch.index_select(rows, 0, which, out=target)
+    else:
+        target.index_copy_(0, at, rows.index_select(0, which))
 
 
 def apply_alignment(X: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:

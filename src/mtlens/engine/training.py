@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -118,7 +119,7 @@ class Training:
     def family(self) -> Family:
         return family_of(self.trunk)
 
-    @property
+    @cached_property
     def shares_rows(self) -> bool:
         """Whether all tasks label the same rows with the same split, so that one batch can serve them all."""
         first: Task = self.tasks[0]

@@ -300,14 +300,14 @@ def _module_family(factory: Callable[[Any], nn.Module]) -> ModuleFamily:
 
 def family_of(trunk: str | Family | Callable[[Any], nn.Module]) -> Family:
     """The family meant by a name, a Family, or a factory of modules."""
-    if isinstance(trunk, Family):
-        return trunk
     if isinstance(trunk, str):
         import mtlens.nets  # noqa: F401  (fills the registry)
 
         if trunk not in FAMILIES:
             raise unknown("trunk", trunk, FAMILIES, "mtlens.nets")
         return FAMILIES[trunk]
+    if isinstance(trunk, Family):
+        return trunk
     if isinstance(trunk, nn.Module):
         raise InputError(
             "trunk: found an nn.Module. Every training starts from its own seed, so give a factory taking a capacity, "

@@ -6,10 +6,12 @@ so that a model's step is one batch. Rows printed, one line each, as they are me
 * ``ratio``: for each width, ``--repeats`` rounds of: a single model whose whole step is captured in a CUDA graph (the
   loop a careful user would write), the same loop without a graph, and 2048 models through the public ``train``, setup
   and final scores included; medians and ranges of the ratios within a round;
-* ``cpu``: the same trainings (64 of them) through ``train`` on this machine's CPU cores;
-* ``check``: the same trainings on CPU and card in float32 (losses and scores apart), and in float64 (should be 1e-10);
-* ``steps``: captured steps alone of 256, 2048 and 8192 models, with the traffic of their state;
-* ``valid``: 2048 trainings with a validation ROC-AUC every epoch.
+* ``check``: losses of several kinds of trainings on the card, with and without the steps kernel, against float64 on the
+  CPU; and whether companions change a bit;
+* ``steps``: steps alone of 256, 2048 and 8192 models, with the state they move against what a copy moves;
+* ``plain``: the same without the steps kernel: the captured operations;
+* ``valid``: 2048 trainings with a validation ROC-AUC every epoch;
+* ``cpu``: 256 of the trainings through ``train`` on this machine's CPU cores (compiled steps, if they are built there).
 
 The script stops starting new rows after ``--limit`` seconds. Run: python benchmarks/gpu_engine.py [--limit 420]
 """
@@ -22,11 +24,13 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
-from mtlens import Task, Training, train
+from mtlens import Task, TaskSet, Trained, Training, train
+from mtlens.engine import native
 from mtlens.engine.layout import layout_of
 from mtlens.engine.prepare import Preparation
 from mtlens.engine.stack import Run, Stack
@@ -116,35 +120,94 @@ def through_train(width: int, count: int, epochs: int, device: str = "cuda", **s
 
 
 def steps_alone(width: int, count: int) -> tuple[float, float]:
-    """Samples a second of the captured step, and bytes a second of parameters, gradients and moments it moves."""
+    """Samples a second of the steps of a whole epoch, and bytes a second of the state they move: parameters and both
+    moments, read and written once a step. What caches hold between steps counts as moved, too."""
     prepared = Preparation()
     members = [prepared.member(t) for t in trainings(a_task(), width, count, 3)]
     with torch.inference_mode():
         store = Store(members, torch.float32, torch.device("cuda"))
         stack = Stack(layout_of(members[0]), [Run(i, m) for i, m in enumerate(members)], members, store)
-        stack.next_epoch(stack.run_to_epoch_end())  # captures, then begins afresh
+        stack.next_epoch(stack.run_to_epoch_end())  # compiles or captures, then begins afresh
         torch.cuda.synchronize()
         began = time.perf_counter()
         stack.run_to_epoch_end()
         seconds = time.perf_counter() - began
     steps = ROWS // BATCH
     state = sum(part.value.numel() for part in stack.parts.values()) * 4
-    return count * ROWS / seconds, 8 * state * steps / seconds  # p, m, v read and written, g written and read
+    return count * ROWS / seconds, 6 * state * steps / seconds
+
+
+def copy_rate(gigabytes: int = 8) -> float:
+    """Bytes a second of a copy on the card, read and written counted."""
+    a = torch.empty(gigabytes * 2**28, device="cuda")
+    b = torch.empty_like(a)
+    b.copy_(a)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(10):
+        b.copy_(a)
+    torch.cuda.synchronize()
+    return 10 * 2 * a.numel() * 4 / (time.perf_counter() - began)
+
+
+def with_kernel(wanted: bool) -> None:
+    os.environ["MTLENS_NATIVE"] = "1" if wanted else "0"
 
 
 def check() -> None:
-    task = a_task()
-    for dtype in ("float32", "float64"):
-        given = [
-            Training(task, "mlp", width, epochs=3, batch=BATCH, seed=s, dtype=dtype, **extra)  # type: ignore[arg-type]
-            for width in (50, 40)
-            for s in range(2)
-            for extra in ({}, {"align": "joint", "penalty": 0.1}, {"weight_decay": 0.01, "optimizer": "adamw"})
-        ]
-        here, there = train(given, keep="scores"), train(given, keep="scores", device="cuda")
-        loss = max(np.abs(a.history["loss"] - b.history["loss"]).max() for a, b in zip(here, there, strict=True))
-        score = max(abs(a.scores["valid"]["t"] - b.scores["valid"]["t"]) for a, b in zip(here, there, strict=True))
-        print(f"check  {dtype}: CPU and card differ by at most {loss:.2e} in losses, {score:.2e} in scores", flush=True)
+    """float32 on the card, with and without the steps kernel, against float64 on the CPU; and companions."""
+    for name, (tasks, settings) in CASES.items():
+        exact, same = (
+            [
+                Training(tasks(), trunk, width, epochs=3, batch=BATCH, seed=1, dtype=dtype, **settings)  # type: ignore[arg-type]
+                for trunk, width in (("mlp", 50), ("relu", 90))
+            ]
+            for dtype in ("float64", "float32")
+        )
+        wanted = train(exact, keep="scores")
+        gaps = {"float64": apart(wanted, train(exact, keep="scores", device="cuda"))}
+        for kernel in (True, False):
+            with_kernel(kernel)
+            own = train(same, keep="scores", device="cuda")
+            gaps[f"float32 {'with' if kernel else 'without'} the kernel"] = apart(wanted, own)
+        with_kernel(True)
+        said = ", ".join(f"{way} {gap:.1e}" for way, gap in gaps.items())
+        print(f"check  {name}: losses apart from float64 on the CPU: {said}", flush=True)
+    crowd = trainings(a_task(), 50, 64, 3)
+    (alone,) = train([crowd[5]], keep="scores", device="cuda")
+    among = train(crowd, keep="scores", device="cuda")[5]
+    same_bits = np.array_equal(alone.history["loss"], among.history["loss"]) and alone.scores == among.scores
+    print(f"check  alone and among 63 others: bit for bit the same: {same_bits}", flush=True)
+
+
+def apart(one: list[Trained], other: list[Trained]) -> float:
+    """Largest difference of epoch losses."""
+    return max(float(np.abs(a.history["loss"] - b.history["loss"]).max()) for a, b in zip(one, other, strict=True))
+
+
+def labels_of_one_table() -> TaskSet:
+    """Two tasks on the same rows, one a regression, with labels missing."""
+    task, draws = a_task(), np.random.default_rng(2)
+    X = np.asarray(task.X)[:3000]
+    y = (X[:, :5].sum(1) + draws.normal(size=len(X))).astype(float)
+    y[draws.random(len(y)) < 0.3] = np.nan
+    split = np.where(np.arange(len(X)) % 4 == 0, "valid", "train")
+    return TaskSet([Task("a", X, task.y[: len(X)], kind="binary", split=split), Task("b", X, y, split=split)])
+
+
+def tables_of_their_own() -> TaskSet:
+    """The same two tasks, each on rows of its own."""
+    a, b = labels_of_one_table()
+    half = len(a.y) // 2
+    return TaskSet([t.take(np.arange(half) + place * half) for place, t in enumerate((a, b))])
+
+
+CASES: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "one task": (a_task, {}),
+    "labels of one table": (labels_of_one_table, {"weighting": [0.3, 0.7], "weight_decay": 0.01}),
+    "tables of their own, joint steps": (tables_of_their_own, {"steps": "joint", "optimizer": "adamw"}),
+    "tables of their own, one task a step": (tables_of_their_own, {"steps": "mixed"}),
+}
 
 
 def ratio(width: int, repeats: int, epochs: int) -> None:
@@ -172,22 +235,34 @@ def main() -> None:
     began = time.perf_counter()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, load {os.getloadavg()[0]:.2f}", flush=True)
 
-    def stacked(width: int, count: int) -> None:
-        rate, traffic = steps_alone(width, count)
-        show("steps", width, f"stack of {count}, {traffic / 1e12:.2f} TB/s of state", rate)
+    copied: list[float] = []
+
+    def copy() -> None:
+        copied.append(copy_rate())
+        print(f"copy   {copied[0] / 1e12:.2f} TB/s, read and written", flush=True)
+
+    def stacked(width: int, count: int, kernel: bool) -> None:
+        with_kernel(kernel)
+        rate, moved = steps_alone(width, count)
+        with_kernel(True)
+        share = f"{moved / 1e12:.2f} TB/s of state ({100 * moved / copied[0]:.0f} % of a copy)"
+        show("steps" if kernel else "plain", width, f"{count} models, {share}", rate)
 
     def validated(width: int) -> None:
         show("valid", width, "2048 trainings, AUC each epoch", through_train(width, 2048, 10, select="best"))
 
     def on_cpu(width: int) -> None:
-        show("cpu", width, "64 trainings, train on the CPU", through_train(width, 64, 4, "cpu"))
+        built = "compiled steps" if native.is_built() else "stacks"
+        show("cpu", width, f"256 trainings, {os.cpu_count()} cores, {built}", through_train(width, 256, 4, "cpu"))
 
     rows: list[Callable[[], None]] = [
         *(lambda w=w: ratio(w, options.repeats, options.epochs) for w in (50, 200)),  # type: ignore[misc]
-        *(lambda w=w: on_cpu(w) for w in (50, 200)),  # type: ignore[misc]
         check,
-        *(lambda w=w, c=c: stacked(w, c) for w in (50, 200) for c in (2048, 8192, 256)),  # type: ignore[misc]
+        copy,
+        *(lambda w=w, c=c: stacked(w, c, True) for w in (50, 200) for c in (2048, 8192, 256)),  # type: ignore[misc]
+        *(lambda w=w, c=c: stacked(w, c, False) for w in (50, 200) for c in (2048, 8192)),  # type: ignore[misc]
         *(lambda w=w: validated(w) for w in (50, 200)),  # type: ignore[misc]
+        *(lambda w=w: on_cpu(w) for w in (50, 200)),  # type: ignore[misc]
     ]
     for row in rows:
         if time.perf_counter() - began > options.limit:

@@ -176,8 +176,9 @@ def average_stepper(kind: str) -> Callable[[int], None]:
             code: Tensor = trunk.encoder((embedding(own) * known).sum(1) / known.sum(1).clamp(min=1))
             return code
     else:
-        table_adam = RowwiseAdam if kind == "rowwise" else DenseTableAdam
-        optimizers = [torch.optim.Adam(rest, fused=True), table_adam([trunk.embedding.weight])]
+        table = trunk.embedding.weight
+        both = [torch.optim.Adam(rest, fused=True), RowwiseAdam([table])]
+        optimizers = both if kind == "rowwise" else [DenseTableAdam([table, *rest])]  # as the engine does
         features = trunk
 
     def step(i: int) -> None:

@@ -151,6 +151,7 @@ def copy_rate(gigabytes: int = 8) -> float:
 
 
 def with_kernel(wanted: bool) -> None:
+    """Use the steps kernel for any stack, or for none; ``train`` itself uses it where it pays for its compilation."""
     os.environ["MTLENS_NATIVE"] = "1" if wanted else "0"
 
 

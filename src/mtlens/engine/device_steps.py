@@ -5,7 +5,8 @@ Here one block of threads takes one member through many steps: gather, forward, 
 so that what a member needs stays in the caches near it and gradients are never written at all. A member is computed
 alone: its companions cannot change a bit of it.
 
-Where the kernel cannot run (:func:`can_run`), ``Stack.tick`` does the same, operation by operation.
+Where the kernel cannot run (:func:`can_run`) or would not pay for its compilation (:func:`pays`), ``Stack.tick`` does
+the same, operation by operation.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 128  # of a batch: one tile; larger batches keep the device busy without this
 MOST_OUTPUTS = 16  # tasks that read the same rows: their heads are unrolled
 MOST_STEPS = 512  # of one launch: a call can be interrupted between launches
+LEAST_SAMPLES = 200_000_000  # about a second of plain steps; compiling for a new layout takes about three, once
 INPUT_TILE, MOST_UNITS = 16, 64  # inputs and units of a tile
 steps_kernel: Any = None
 
@@ -67,7 +69,7 @@ else:
                 task += tile
         return task
 
-    @triton.jit  # type: ignore[untyped-decorator]
+    @triton.jit(do_not_specialize=["room", "count"])  # type: ignore[untyped-decorator]
     def steps_kernel(  # type: ignore[no-untyped-def]
         X, y, weight, index, active, shift, task_weights, is_binary, factor, offset,
         trunk, trunk_first, trunk_second, trunk_steps, heads, heads_first, heads_second, head_steps,
@@ -283,6 +285,14 @@ def can_run(layout: Layout, trunk: StackedTrunk, device: torch.device) -> bool:
         and not (layout.freeze or layout.uncertain or layout.random_weights)
         and layout.optimizer in ("adam", "adamw")
     )
+
+
+def pays(samples: int) -> bool:
+    """Whether so many samples are worth a new kernel; with the environment variable ``MTLENS_NATIVE=1`` any are.
+
+    What has been compiled once is kept on disk (by Triton), but whether it has been is not known beforehand.
+    """
+    return samples >= LEAST_SAMPLES or os.environ.get("MTLENS_NATIVE") == "1"
 
 
 _failures: list[str] = []  # why the kernel could not be compiled here, said once

@@ -61,6 +61,8 @@ class Stack:
         self._room = max(steps_per_epoch(member) for member in pool)
         self._make_parts(len(runs))
         self._make_schedule(len(runs))
+        steps = sum(steps_per_epoch(run.member) * run.member.training.epochs for run in runs)
+        self._samples = steps * self.index.shape[2]  # that the first members have to go, at most
         self._fill(range(len(runs)))
         self._rebuild()
 
@@ -325,7 +327,9 @@ class Stack:
         asked = (self.layout, self.trunk, self.store.device)
         if native.can_run(*asked):
             return self._step_natively
-        return self._step_on_device if device_steps.can_run(*asked) else self._step_stacked
+        if device_steps.can_run(*asked) and device_steps.pays(self._samples):
+            return self._step_on_device
+        return self._step_stacked
 
     def _step_on_device(self, count: int, interrupted: Any) -> bool:
         for done in range(0, count, device_steps.MOST_STEPS):

@@ -124,16 +124,17 @@ class RowwiseAdam(torch.optim.Optimizer):
 
 
 class DenseTableAdam(torch.optim.Optimizer):
-    """Plain Adam for a table with sparse gradients: the same numbers as ``torch.optim.Adam`` with dense ones.
+    """Plain Adam for parameters of which some are tables with sparse gradients: the numbers of ``torch.optim.Adam``
+    with dense ones.
 
-    One gradient buffer lives as long as the optimizer; a step writes the batch's rows into it, runs the fused kernel
-    once over the table, and clears those rows again. So no step allocates or zeroes a whole table, and the table is
-    read once instead of some ten times.
+    One gradient buffer a table lives as long as the optimizer; a step adds the batch's rows into it, runs the fused
+    kernel once over everything, and clears those rows again. So no step allocates or zeroes a whole table, sorts the
+    batch's words, or reads the table ten times.
     """
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Iterable[Any],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -145,32 +146,22 @@ class DenseTableAdam(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            for table in group["params"]:
-                if table.grad is not None:
-                    self._step_table(table, group)
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if moved:
+                self._step_group(group, moved)
 
-    def _step_table(self, table: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[table]
-        if not state:
-            state.update(
-                step=torch.zeros((), dtype=torch.float32, device=table.device),
-                exp_avg=torch.zeros_like(table),
-                exp_avg_sq=torch.zeros_like(table),
-            )
-        if table not in self._buffers:
-            self._buffers[table] = torch.zeros_like(table)
-        buffer = self._buffers[table]
-        rows, gradient = _rows_of(table.grad)
-        buffer.index_copy_(0, rows, gradient)
-        state["step"] += 1
+    def _step_group(self, group: dict[str, Any], moved: list[Tensor]) -> None:
+        states = [self._state_of(parameter) for parameter in moved]
+        steps = [state["step"] for state in states]
+        torch._foreach_add_(steps, 1)
         beta1, beta2 = group["betas"]
         torch._fused_adam_(
-            [table],
-            [buffer],
-            [state["exp_avg"]],
-            [state["exp_avg_sq"]],
+            moved,
+            [self._gradient(parameter) for parameter in moved],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
             [],
-            [state["step"]],
+            steps,
             lr=group["lr"],
             beta1=beta1,
             beta2=beta2,
@@ -179,7 +170,28 @@ class DenseTableAdam(torch.optim.Optimizer):
             amsgrad=False,
             maximize=False,
         )
-        buffer.index_fill_(0, rows, 0.0)
+        for table, buffer in self._buffers.items():
+            if table.grad is not None and table.grad.is_sparse:
+                buffer.index_fill_(0, table.grad._indices()[0], 0.0)
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[parameter]
+        if not state:
+            state.update(
+                step=torch.zeros((), dtype=torch.float32, device=parameter.device),
+                exp_avg=torch.zeros_like(parameter),
+                exp_avg_sq=torch.zeros_like(parameter),
+            )
+        return state
+
+    def _gradient(self, parameter: Tensor) -> Tensor:
+        """The dense gradient; a sparse one is added to its table's buffer of zeros, words that come twice twice."""
+        assert parameter.grad is not None
+        if not parameter.grad.is_sparse:
+            return parameter.grad
+        if parameter not in self._buffers:
+            self._buffers[parameter] = torch.zeros_like(parameter)
+        return self._buffers[parameter].add_(parameter.grad)
 
 
 def own_values(module: nn.Module) -> dict[str, Tensor]:

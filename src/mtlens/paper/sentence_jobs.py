@@ -86,7 +86,7 @@ def run_here(c: SentimentSettings, jobs: Sequence[Job], engine: Engine = "auto")
         if not wave:
             continue
         asked = [training_of(c, job, models) for job in wave]
-        # no forks: a forked process hung in the matrix library once stacks had been trained in this one
+        # one worker: how many processes train at once is the settings' word, and this is one of them
         trained = train(asked, engine=engine, device=c.device, workers=1, progress=False)
         for job, one in zip(wave, trained, strict=True):
             if not one.ok:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from mtlens import Task, TaskSet, Training, train
+from mtlens.engine.bank import CHUNK, MOST_NUMBERS, _chunk
 from mtlens.engine.layout import layout_of
 from mtlens.engine.prepare import Preparation
 from mtlens.engine.stack import WORDS, Run, Stack
 from mtlens.engine.store import Store
+from mtlens.errors import InputError
 from mtlens.features.vectors import EmbeddingTable
 from mtlens.nets.text_families import TextFamily
 
@@ -56,6 +60,66 @@ def test_stacked_lstms_are_those_trained_one_by_one(
         for name in LONGEST:
             gap = np.abs(one.predictions["valid"][name] - other.predictions["valid"][name]).max()
             assert gap < 1e-10
+
+
+@pytest.mark.parametrize("steps", ["mixed", "joint"])
+@pytest.mark.parametrize(
+    "method", [{}, {"weight_decay": 0.1}, {"weighting": "uncertainty"}, {"freeze": ("heads",)}], ids=str
+)
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_averages_with_tables_of_their_own_are_those_trained_one_by_one(
+    steps: str, method: dict[str, Any], pretrained: bool
+) -> None:
+    """Members that end at other times, of other widths: places empty, are compacted, and are given to others."""
+    vectors = EmbeddingTable(tuple(f"w{i}" for i in range(40)), np.random.default_rng(0).normal(0, 0.4, (40, 6)))
+    trunk = TextFamily("average", embeddings="dense", vectors=vectors if pretrained else None, width=6)
+    trainings = [
+        Training(
+            tasks(),
+            trunk,
+            capacity,
+            epochs=epochs,
+            lr=0.01,
+            batch=16,
+            seed=capacity,
+            steps=steps,
+            dtype="float64",
+            **method,
+        )
+        for capacity, epochs in ((7, 1), (6, 4), (7, 2), (6, 3), (7, 3))
+    ]
+    together, alone = (train(trainings, engine=way, keep="predictions", workers=1) for way in ("bank", "solo"))  # type: ignore[arg-type]
+    for one, other in zip(together, alone, strict=True):
+        assert one.ok and other.ok and one.model is not None and other.model is not None
+        assert np.abs(one.history["loss"] - other.history["loss"]).max() < 1e-10
+        theirs = other.model.net.state_dict()
+        for name, value in one.model.net.state_dict().items():
+            torch.testing.assert_close(value, theirs[name], rtol=0, atol=1e-10)
+
+
+def test_tables_and_their_members_stay_within_bounds() -> None:
+    """Large tables make small stacks; tables of other lengths, or of texts and of numbers, make other stacks."""
+    prepared = Preparation()
+    learned = [
+        prepared.member(Training(tasks().subset([name]), TextFamily("average", width=width), 4, epochs=1, batch=16))
+        for name, width in (("short", 6), ("long", 6))
+    ]
+    layouts = {layout_of(member) for member in learned}
+    assert {layout.inputs for layout in layouts} == {(member.rows.vocabulary,) for member in learned}
+    (layout, *_), cpu = layouts, torch.device("cpu")
+    assert _chunk(layout, learned[:1], cpu) == CHUNK[layout.mode]
+    wide = prepared.member(Training(tasks().subset(["short"]), TextFamily("average", width=1 << 16), 4, batch=16))
+    trunk = wide.family.stacked(wide.rows, [4])
+    assert trunk is not None
+    assert 1 < _chunk(layout, [wide], cpu) == MOST_NUMBERS // trunk.num_parameters < CHUNK[layout.mode]
+
+
+def test_aligned_averages_with_tables_of_their_own_go_one_by_one() -> None:
+    training = Training(tasks(), TextFamily("average", width=6), 4, epochs=1, batch=16, align="joint")
+    (trained,) = train([training])
+    assert trained.ok
+    with pytest.raises(InputError, match="no stacked step"):
+        train([training], engine="bank")
 
 
 def test_a_step_reads_no_more_columns_than_its_longest_text_has(stacked_texts: TextFamily) -> None:

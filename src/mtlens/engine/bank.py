@@ -29,6 +29,7 @@ from mtlens.engine.store import Store
 from mtlens.tasks.task import SPLIT_NAMES
 
 CHUNK = {"shared": 32, "each": 32, "mixed": 128}  # models a stack; measured: flat up to here, slower by 512
+MOST_NUMBERS = 1 << 26  # parameters of a stack: with gradients, moments and best values five times as much memory
 DEVICE_CHUNK = 8192  # measured flat from 2,048; memory ends it earlier for wide models, and halves the stack
 
 
@@ -91,9 +92,10 @@ class Bank:
         buckets = []
         for layout, runs in groups.items():
             store = made[store_key(runs[0].member)]
-            size = stack_size(len(runs), self.workers, CHUNK[layout.mode] if device.type == "cpu" else DEVICE_CHUNK)
+            pool = representatives(runs)
+            size = stack_size(len(runs), self.workers, _chunk(layout, pool, device))
             runs.sort(key=lambda run: -steps_per_epoch(run.member) * run.member.training.epochs)
-            buckets.append(Bucket(layout, store, representatives(runs), deque(runs), size))
+            buckets.append(Bucket(layout, store, pool, deque(runs), size))
         return buckets
 
     def run(self, watch: Callable[[], None]) -> dict[int, Trained]:
@@ -240,8 +242,22 @@ def representatives(runs: Sequence[Run]) -> list[Member]:
     return [longest, *{run.member.training.capacity: run.member for run in runs}.values()]
 
 
+def _chunk(layout: Layout, pool: Sequence[Member], device: torch.device) -> int:
+    """Most models of a stack: as many as are worth it, and on a CPU as many as keep its parameters small."""
+    if device.type != "cpu":
+        return DEVICE_CHUNK
+    trunk = pool[0].family.stacked(pool[0].rows, [member.training.capacity for member in pool])
+    assert trunk is not None
+    return min(CHUNK[layout.mode], max(1, MOST_NUMBERS // trunk.num_parameters))
+
+
 def store_key(member: Member) -> tuple[str, int]:
-    """Members with equal keys share a store: a type of numbers and a width (``-d`` for texts of d-wide vectors)."""
+    """Members with equal keys share a store: a type of numbers and a width.
+
+    The width is ``-d`` for texts of d-wide frozen vectors, and 0 for texts whose vectors each member trains.
+    """
+    if member.rows.vocabulary and member.family.learns_tables:
+        return member.training.dtype, 0
     vectors = member.rows.vectors
     width = member.rows.width if not member.rows.vocabulary or vectors is None else -int(vectors.shape[1])
     return member.training.dtype, width

@@ -50,7 +50,7 @@ def layout_of(member: Member) -> Layout:
     training = member.training
     return Layout(
         family=json.dumps(member.family.settings(), sort_keys=True),
-        inputs=member.rows.shape if not member.rows.vocabulary else (),  # the store pads texts to one length
+        inputs=_inputs(member),
         width_class=_width_class(member),
         mode=member.mode,
         batch=member.batch,
@@ -65,6 +65,15 @@ def layout_of(member: Member) -> Layout:
         random_weights=training.weighting == "random",
         rescaled=any(slot.block.affine(member.inputs) is not None for slot in member.slots),
     )
+
+
+def _inputs(member: Member) -> tuple[int, ...]:
+    """Shape of a row of numbers; of texts nothing, since the store pads them to one length and joins their frozen
+    vectors, or the number of words where each member trains a table of them.
+    """
+    if not member.rows.vocabulary:
+        return member.rows.shape
+    return (member.rows.vocabulary,) if member.family.learns_tables else ()
 
 
 def _width_class(member: Member) -> tuple[int, ...]:
@@ -85,6 +94,8 @@ def is_stackable(member: Member, device_type: str = "cpu") -> bool:
         return False
     if training.align is not None and len(member.rows.shape) > 1:
         return False  # it would map the last axis of images
+    if training.align is not None and member.family.learns_tables:
+        return False  # the table's gradient would pass through it
     known_method = not isinstance(training.weighting, str) or training.weighting in (
         "equal", "svd", "uncertainty", "random",
     )  # fmt: skip

@@ -44,7 +44,8 @@ class Store:
         self._label_start = dict(zip(slots, _starts(slot.y for slot in slots.values()), strict=True))
         self.tables = Tables(members)
         self.X = _filled(list(blocks.values()), dtype, self.tables).to(device)  # (rows, d)
-        self.lengths = None if self.tables.rows is None else text_lengths(self.X)  # words of every row
+        is_text = any(member.rows.vocabulary for member in members)
+        self.lengths = text_lengths(self.X) if is_text else None  # words of every row
         self.y = _joined([slot.y for slot in slots.values()], dtype).to(device)
         self.weight = _joined([slot.weight for slot in slots.values()], dtype).to(device)
         self._rows: dict[bytes, Tensor] = {}
@@ -98,14 +99,14 @@ class Store:
 
 
 class Tables:
-    """Word vectors of all token members as one table, so that members with different vocabularies share a stack.
+    """Frozen word vectors of all token members as one table: members with different vocabularies share a stack.
 
     Every featurizer's ids are shifted behind those of the one before; padding stays 0, the first row. ``rows`` is what
     the stacked trunk reads, None when inputs are numbers.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
-        texts = [member for member in members if member.rows.vocabulary and member.rows.vectors is not None]
+        texts = [m for m in members if m.rows.vocabulary and m.rows.vectors is not None and not m.family.learns_tables]
         maps = {id(member.inputs): member for member in texts}
         sizes = [member.rows.vocabulary for member in maps.values()]
         starts = dict(zip(maps, np.cumsum([0, *sizes])[: len(maps)].tolist(), strict=True))

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from mtlens.errors import InputError, unknown
-from mtlens.nets.dense import MLP, StackedDense
+from mtlens.nets.dense import MLP
 from mtlens.nets.embedding import EMBEDDING_MODES, PADDING, EmbeddingMode
 from mtlens.nets.family import Capacity, Family, RowSpec, StackedTrunk, register
+from mtlens.nets.stacked_average import StackedAverage, StackedMean
 from mtlens.nets.stacked_lstm import StackedLstm
 from mtlens.nets.streams import stream, torch_stream
 from mtlens.nets.text import ENCODERS, MeanTrunk, reset_parameters, text_trunk
@@ -102,14 +103,21 @@ class TextFamily(Family):
         units = [self._units(capacity) for capacity in capacities]
         if not rows.vocabulary:
             return StackedMean(rows.width, max(units), self._depth)
+        if self.name == "average" and self.mode(rows) == "dense":
+            return StackedAverage(rows.vocabulary, self._table(rows).shape[1], units, self._depth)
         is_plain = self.options.get("depth", 1) == 1 and self.options.get("last", "real") == "real"
         if self.name == "lstm" and is_plain and self.mode(rows) == "frozen":
             return StackedLstm(self._table(rows), units)
         return None
 
     def stacks_on(self, device_type: str) -> bool:
-        """Averages anywhere; LSTMs on a GPU (a CPU core is busy with one: measured 0.6 to 0.7 of its speed stacked)."""
-        return self.name == "average" or (self.name == "lstm" and device_type != "cpu")
+        """Averages anywhere, on a CPU also those with tables of their own; LSTMs on a GPU.
+
+        A CPU core is busy with one LSTM: measured 0.6 to 0.7 of its speed stacked.
+        """
+        if self.name == "average":
+            return device_type == "cpu" or not self.learns_tables
+        return self.name == "lstm" and device_type != "cpu"
 
     @property
     def _depth(self) -> int:
@@ -165,21 +173,6 @@ class TextFamily(Family):
         encoder: nn.Module = ENCODERS[self.name](width, units, **self.options).double()
         reset_parameters(encoder, torch_stream(seed, "encoder"))
         return {name: value.detach() for name, value in encoder.state_dict().items()}
-
-
-class StackedMean(StackedDense):
-    """A stack of `MeanTrunk`: dense layers of one width each, under that trunk's names."""
-
-    def __init__(self, inputs: int, units: int, depth: int) -> None:
-        super().__init__([inputs, *[units] * depth], relu=True, bias=True)
-        self.depth = depth
-
-    def pack(self, values: Mapping[str, Tensor], capacity: Capacity) -> Tensor:
-        return super().pack({name.removeprefix("encoder."): value for name, value in values.items()}, capacity)
-
-    def unpack(self, row: Tensor, capacity: Capacity) -> dict[str, Tensor]:
-        units = capacity[0] if isinstance(capacity, tuple) else capacity
-        return {f"encoder.{name}": value for name, value in super().unpack(row, (units,) * self.depth).items()}
 
 
 def _fingerprint(vectors: Any) -> str:

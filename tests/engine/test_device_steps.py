@@ -115,12 +115,14 @@ def test_it_can_be_switched_off(recorder: Recorder, monkeypatch: pytest.MonkeyPa
     assert not device_steps.can_run(stack.layout, stack.trunk, CUDA)
 
 
-def test_small_stacks_are_not_compiled_for_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacks_that_it_does_not_pay_for_are_left_out_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MTLENS_NATIVE", raising=False)
-    assert device_steps.pays(device_steps.LEAST_SAMPLES)
-    assert not device_steps.pays(device_steps.LEAST_SAMPLES - 1)
+    least = (device_steps.LEAST_SAMPLES, device_steps.LEAST_MEMBERS, device_steps.MOST_PARAMETERS)
+    assert device_steps.pays(*least)
+    for short in ((least[0] - 1, *least[1:]), (least[0], least[1] - 1, least[2]), (*least[:2], least[2] + 1)):
+        assert not device_steps.pays(*short)
     monkeypatch.setenv("MTLENS_NATIVE", "1")
-    assert device_steps.pays(1)
+    assert device_steps.pays(1, 1, 1 << 20)
     given = some_trainings(tasks(["binary", "regression"], shared=True), (9, 9, 9))
     with torch.inference_mode():
         assert stack_of(given)._samples == 3 * 3 * 4 * 16  # members, epochs, steps, rows

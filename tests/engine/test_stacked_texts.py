@@ -138,4 +138,4 @@ def test_a_step_reads_no_more_columns_than_its_longest_text_has(stacked_texts: T
         assert ahead == [WORDS] * 3
         stack._step_stacked(1, None)
         assert stack.trunk._embedded.shape[1] == 16 * WORDS  # type: ignore[attr-defined]
-    assert store.words(torch.tensor([0])) == 0  # the empty row
+    assert store.words(torch.tensor([0])) == 1  # the empty row: no trunk is given nothing to read

@@ -24,12 +24,13 @@ from mtlens.engine.order import steps_per_epoch
 from mtlens.engine.prepare import Member
 from mtlens.engine.result import Trained
 from mtlens.engine.shelf import Shelf
-from mtlens.engine.stack import Run, Stack
+from mtlens.engine.stack import Run, Stack, in_batches
 from mtlens.engine.store import Store
 from mtlens.tasks.task import SPLIT_NAMES
 
 CHUNK = {"shared": 32, "each": 32, "mixed": 128}  # models a stack; measured: flat up to here, slower by 512
 MOST_NUMBERS = 1 << 26  # parameters of a stack: with gradients, moments and best values five times as much memory
+READ_TOGETHER = 256  # models read back from a stack at a time: the copies stay small beside it
 DEVICE_CHUNK = 8192  # measured flat from 2,048; memory ends it earlier for wide models, and halves the stack
 
 
@@ -215,10 +216,11 @@ class Bank:
                 trained.predictions = {split: own[place] for split, own in found.items() if place in own}
         if self.keep != "scores":
             with torch.inference_mode(False), torch.no_grad():
-                for (place, trained), values in zip(finished.items(), stack.values(list(finished)), strict=True):
-                    run = stack.runs[place]
-                    assert run is not None
-                    trained.model = model_of(run.member, net_of(run.member, values))
+                for places in in_batches(list(finished), READ_TOGETHER):
+                    for place, values in zip(places, stack.values(places), strict=True):
+                        run = stack.runs[place]
+                        assert run is not None
+                        finished[place].model = model_of(run.member, net_of(run.member, values))
 
     def _retry_smaller(self, bucket: Bucket, runs: list[Run]) -> None:
         """Put runs back and halve the stack; a model that does not fit alone ends with that reason."""

@@ -3,7 +3,7 @@
 Step by step, a stack's operations write activations, gradients and moments to the device's memory and read them back.
 Here one block of threads takes one member through many steps: gather, forward, loss, backward and Adam, tile by tile,
 so that what a member needs stays in the caches near it and gradients are never written at all. A member is computed
-alone: its companions cannot change a bit of it.
+alone: companions of its width cannot change a bit of it (others pad it, which can change the tiles' sizes).
 
 Where the kernel cannot run (:func:`can_run`) or would not pay for its compilation (:func:`pays`), ``Stack.tick`` does
 the same, operation by operation.
@@ -31,6 +31,8 @@ MOST_ROWS = 128  # of a batch: one tile; larger batches keep the device busy wit
 MOST_OUTPUTS = 16  # tasks that read the same rows: their heads are unrolled
 MOST_STEPS = 512  # of one launch: a call can be interrupted between launches
 LEAST_SAMPLES = 200_000_000  # about a second of plain steps; compiling for a new layout takes about three, once
+LEAST_MEMBERS = 128  # about the card's multiprocessors: each member uses one of them
+MOST_PARAMETERS = 1 << 15  # of a member's trunk: wider products keep a whole card busy by themselves
 INPUT_TILE, MOST_UNITS = 16, 64  # inputs and units of a tile
 steps_kernel: Any = None
 
@@ -287,12 +289,15 @@ def can_run(layout: Layout, trunk: StackedTrunk, device: torch.device) -> bool:
     )
 
 
-def pays(samples: int) -> bool:
-    """Whether so many samples are worth a new kernel; with the environment variable ``MTLENS_NATIVE=1`` any are.
+def pays(samples: int, members: int, parameters: int) -> bool:
+    """Whether a stack of so many samples in all, members now, and parameters a trunk is worth the kernel.
 
-    What has been compiled once is kept on disk (by Triton), but whether it has been is not known beforehand.
+    The bounds enclose what was measured. With the environment variable ``MTLENS_NATIVE=1`` every stack is. What has
+    been compiled once is kept on disk (by Triton), but whether it has been is not known beforehand.
     """
-    return samples >= LEAST_SAMPLES or os.environ.get("MTLENS_NATIVE") == "1"
+    if os.environ.get("MTLENS_NATIVE") == "1":
+        return True
+    return samples >= LEAST_SAMPLES and members >= LEAST_MEMBERS and parameters <= MOST_PARAMETERS
 
 
 _failures: list[str] = []  # why the kernel could not be compiled here, said once
@@ -306,7 +311,10 @@ def run_steps(stack: Stack, count: int) -> bool:
         raise
     except Exception as error:  # whatever the compiler raises: the plain operations do the same
         _failures.append(str(error))
-        warnings.warn(f"the device's steps kernel cannot run here; stepping without it: {error}", DataWarning)
+        warnings.warn(
+            f"the device's steps kernel cannot run here; this process steps without it from now on: {error}",
+            DataWarning,
+        )
         return False
     stack.position += count
     stack.turn += count
@@ -317,8 +325,9 @@ def _tensors(stack: Stack) -> list[Any]:
     store, layout = stack.store, stack.layout
     trunk, heads = stack.parts["trunk"], stack.parts["heads"]
     lines = _tile_rows(layout) * (layout.num_tasks if layout.mode == "each" else 1)
-    hidden = stack.buffer("waiting hidden", (len(stack.runs), lines, stack.trunk.out_features))
-    slopes = stack.buffer("waiting slopes", (len(stack.runs), lines, _wide(layout)))
+    waits = layout.mode == "each" or not _is_narrow(stack)  # otherwise everything stays in registers
+    hidden = stack.buffer("waiting hidden", (len(stack.runs), lines, stack.trunk.out_features) if waits else (1,))
+    slopes = stack.buffer("waiting slopes", (len(stack.runs), lines, _wide(layout)) if waits else (1,))
     factor, offset = stack.affine if stack.affine is not None else (store.X, store.X)
     return [
         store.X, store.y, store.weight, stack.index, stack.active, stack.shift, stack.weights,

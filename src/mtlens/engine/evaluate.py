@@ -18,8 +18,9 @@ from mtlens.engine.stack import Stack, apply_alignment
 from mtlens.engine.store import Panel
 from mtlens.nets.family import Align
 
-SCORING_ROWS = 1 << 15  # rows x models of one pass, which bounds the memory of scoring
-DEVICE_NUMBERS = 1 << 30  # numbers of one pass on a device, which has more memory and wants larger passes
+SCORING_ROWS = 1 << 13  # rows x models of one pass, which bounds the memory of scoring; larger was no faster
+DEVICE_ROWS = 1 << 21  # the same on a device, which has more memory and wants larger passes
+DEVICE_NUMBERS = 1 << 30  # and how many numbers a pass may keep there
 
 Scores: TypeAlias = dict[int, dict[str, float]]
 Predictions: TypeAlias = dict[int, dict[str, FloatArray]]
@@ -95,7 +96,7 @@ def _groups(stack: Stack, places: Sequence[int], split: str) -> Iterator[list[_R
 def _pass_rows(stack: Stack) -> int:
     if stack.store.device.type == "cpu":
         return SCORING_ROWS
-    return DEVICE_NUMBERS // stack.scoring_trunk.numbers_a_row(stack.store.X.shape[1])
+    return min(DEVICE_ROWS, DEVICE_NUMBERS // stack.scoring_trunk.numbers_a_row(stack.store.X.shape[1]))
 
 
 def _limited(requests: list[_Request], pass_rows: int) -> Iterator[list[_Request]]:

@@ -94,8 +94,9 @@ def is_stackable(member: Member, device_type: str = "cpu") -> bool:
         return False
     if training.align is not None and len(member.rows.shape) > 1:
         return False  # it would map the last axis of images
-    if training.align is not None and member.family.learns_tables:
-        return False  # the table's gradient would pass through it
+    maps_words = training.align is not None and member.rows.vocabulary
+    if maps_words and (member.family.align_at is None or member.family.learns_tables):
+        return False  # it would map ids, or the table's gradient would have to pass through it
     known_method = not isinstance(training.weighting, str) or training.weighting in (
         "equal", "svd", "uncertainty", "random",
     )  # fmt: skip

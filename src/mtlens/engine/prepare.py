@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -120,14 +120,23 @@ class Member:
     mode: Mode
     weights: FloatArray | None  # (k,) fixed task weights in slot order; None when they are drawn or learned
     union: Array  # train rows of a shared input that at least one task labels: one object wherever they are equal
-    start_key: tuple[Any, ...]  # equal for members that start from the same values
-    draw_start: Callable[[], Start]
+    origin: Trained | None  # the finished training that this one starts from
 
     @property
     def start(self) -> Start:
         """Starting values, drawn afresh at every call (always the same)."""
         with BUILDING:
-            return self.draw_start()
+            values = starting_values(self.training, self.family, self.rows, self.slots)
+            if self.origin is not None:
+                continue_from(values, self.training, self.slots, self.origin)
+            return values
+
+    @property
+    def start_key(self) -> tuple[Any, ...]:
+        """What :attr:`start` reads: equal for members that start from the same values."""
+        training = self.training
+        drawn_by = (training.seed, training.capacity, training.align, training.align_rank, training.align_at)
+        return (*drawn_by, self.uncertain, id(self.family), id(self.slots), id(self.origin))
 
     @cached_property
     def features(self) -> int:
@@ -181,17 +190,9 @@ class Preparation:
         inputs = self._inputs(training, family) if start is None else _source(start).inputs
         slots = self._slots_of(training, inputs, start)
         rows = _row_spec(inputs, slots)
-
-        def draw_start() -> Start:
-            values = starting_values(training, family, rows, slots)
-            if start is not None:
-                continue_from(values, training, slots, start)
-            return values
-
         weights = self._weights(training, slots, inputs)
         union = self._union(slots) if training.shares_rows else slots[0].train
-        start_key = (_drawn_by(training), id(family), id(slots), id(start))
-        member = Member(training, family, rows, inputs, slots, _mode(training), weights, union, start_key, draw_start)
+        member = Member(training, family, rows, inputs, slots, _mode(training), weights, union, start)
         if start is not None or training.align is not None:
             _ = member.start  # a start that does not fit is refused here, not in the middle of a run
         return member
@@ -280,12 +281,6 @@ def starting_values(training: Training, family: Family, rows: RowSpec, slots: Se
     uncertain = training.weighting == "uncertainty"
     log_vars = uncertainty_start([slot.task.kind for slot in slots]) if uncertain else None
     return Start(trunk, heads, align, log_vars)
-
-
-def _drawn_by(training: Training) -> tuple[Any, ...]:
-    """The settings that :func:`starting_values` reads."""
-    uncertain = training.weighting == "uncertainty"
-    return training.seed, training.capacity, training.align, training.align_rank, training.align_at, uncertain
 
 
 def _alignment(training: Training, width: int, task: str) -> dict[str, Tensor]:

@@ -33,7 +33,7 @@ from mtlens.nets.streams import torch_seed
 from mtlens.nets.text import text_lengths
 
 EVALUATION_ROWS = 1024
-CHECKPOINT = "solo"
+CHECKPOINT = "solo_2"  # numbered: of a state of another shape nothing is found, and the training starts over
 
 OnEpoch = Callable[[int], bool]
 

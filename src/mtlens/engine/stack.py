@@ -8,7 +8,7 @@ companions change nothing but the last bits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -29,6 +29,7 @@ from mtlens.engine.tracker import Tracker
 from mtlens.engine.updates import SKIP, WHOLE, FusedUpdate, Part, PlainUpdate
 from mtlens.nets.family import StackedTrunk
 
+LAID_TOGETHER = 1024  # epochs of so many members are laid out at a time: with one-task steps no two are alike
 WORDS = 16  # lengths of texts are rounded up to a multiple of it
 
 
@@ -203,8 +204,15 @@ class Stack:
     def _begin_epochs(self, places: Sequence[int]) -> None:
         """Lay out the next epoch of these places; members that meet the same rows share the work.
 
-        All orders go to the device together: with a copy for each, the host would wait for it as many times.
+        Orders go to the device many together: with a copy for each, the host would wait for it as many times.
         """
+        for some in in_batches(places, LAID_TOGETHER):
+            self._lay_out_together(some)
+        at = self._at(places)
+        self.position[at] = 0
+        self.loss[at] = 0
+
+    def _lay_out_together(self, places: Sequence[int]) -> None:
         runs = [run for place in places if (run := self.runs[place]) is not None]
         numbers = _numbered(order_key(run.member, run.epoch) for run in runs)
         distinct = dict(zip(numbers, runs, strict=True))
@@ -218,8 +226,6 @@ class Stack:
         at, which = self._at(places), self._at(numbers)
         for part, orders in zip(schedule, laid, strict=True):
             _put_rows(part, places, at, orders.to(part.device), which)
-        self.position[at] = 0
-        self.loss[at] = 0
 
     def _lay_out(self, run: Run, index: IntArray, active: IntArray, drawn: FloatArray) -> int:
         """Fill one schedule ``(room, ...)``: the run's next epoch, then steps on empty rows; the epoch's length."""
@@ -327,7 +333,8 @@ class Stack:
         asked = (self.layout, self.trunk, self.store.device)
         if native.can_run(*asked):
             return self._step_natively
-        if device_steps.can_run(*asked) and device_steps.pays(self._samples):
+        size = (self._samples, len(self.live), self.trunk.num_parameters)
+        if device_steps.can_run(*asked) and device_steps.pays(*size):
             return self._step_on_device
         return self._step_stacked
 
@@ -337,7 +344,7 @@ class Stack:
                 return False
             if not device_steps.run_steps(self, min(count - done, device_steps.MOST_STEPS)):
                 return self._step_stacked(count - done, interrupted)
-        torch.cuda.synchronize(self.store.device)
+            torch.cuda.synchronize(self.store.device)  # a launch returns at once: nothing could be interrupted
         return True
 
     def _step_natively(self, count: int, interrupted: Any) -> bool:
@@ -364,9 +371,11 @@ class Stack:
         if lengths is None:
             return [None] * count
         live = self._at(self.live)
-        at = self.position[live, None] + torch.arange(count, device=live.device)
-        longest = lengths[self.index[live[:, None], at].long()].amax((0, 2))
-        whole: list[int] = (longest.clamp(min=1).add_(WORDS - 1) // WORDS * WORDS).tolist()
+        longest = []
+        for ahead in torch.split(torch.arange(count, device=live.device), 64):  # all at once would be as large as data
+            rows = self.index[live[:, None], self.position[live, None] + ahead]
+            longest.append(lengths[rows.long()].amax((0, 2)))
+        whole: list[int] = (torch.cat(longest).clamp(min=1).add_(WORDS - 1) // WORDS * WORDS).tolist()
         return whole
 
     def tick(self) -> None:
@@ -564,6 +573,12 @@ class Stack:
             assert run is not None
             run.epoch += 1
         self._begin_epochs(places)
+
+
+def in_batches(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """The places in order, at most ``size`` at a time."""
+    for first in range(0, len(places), size):
+        yield places[first : first + size]
 
 
 def _numbered(keys: Iterable[Any]) -> list[int]:

@@ -60,8 +60,8 @@ class Store:
         return self._label_start[id(slot.y)] - self.start(slot)
 
     def words(self, rows: Tensor) -> int | None:
-        """Words of the longest text among these rows: columns beyond are padding. None where rows are numbers."""
-        return None if self.lengths is None else int(self.lengths[rows].max())
+        """Words of the longest text among these rows, at least one: columns beyond are padding. None for numbers."""
+        return None if self.lengths is None else max(1, int(self.lengths[rows].max()))
 
     def places(self, rows: IntArray, starts: Array) -> IntArray:
         """Rows of blocks (``EMPTY`` included, which is why it is -1) to rows of the store; ``starts`` broadcasts."""

@@ -165,6 +165,10 @@ class StackedDense(StackedTrunk):
             kept = self._buffers[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
         return kept
 
+    def numbers_a_row(self, width: int) -> int:
+        del width  # it is the first of the widths
+        return sum(self.widths)
+
     def forward(self, parameters: Tensor, X: Tensor, align: Align | None = None) -> Tensor:
         X = X if align is None else align(X)
         self._inputs = [X]

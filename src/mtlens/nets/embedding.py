@@ -140,7 +140,8 @@ class DenseTableAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        fused = {"fused": True}  # so that loading a state puts its steps beside their parameters, where the kernel is
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay} | fused)
         self._buffers: dict[Tensor, Tensor] = {}
 
     @torch.no_grad()
@@ -170,9 +171,9 @@ class DenseTableAdam(torch.optim.Optimizer):
             amsgrad=False,
             maximize=False,
         )
-        for table, buffer in self._buffers.items():
-            if table.grad is not None and table.grad.is_sparse:
-                buffer.index_fill_(0, table.grad._indices()[0], 0.0)
+        for parameter in moved:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                self._buffers[parameter].index_fill_(0, parameter.grad._indices()[0], 0.0)
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
         state: dict[str, Tensor] = self.state[parameter]

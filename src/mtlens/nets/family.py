@@ -64,9 +64,9 @@ class StackedTrunk(ABC):
     def forward(self, parameters: Tensor, X: Tensor, align: Align | None = None) -> Tensor:
         """Features ``(S, R, out_features)`` of ``X (S, R, d)``; keeps what ``backward`` needs.
 
-        ``align`` maps the vectors that alignments stand before, ``(S, n, w) -> (S, n, w)``, ``n`` a multiple of ``R``
-        and row after row: ``X`` itself, or the word vectors of token ids. The result may be a buffer that the next
-        call overwrites.
+        Columns of token ids beyond the longest text of ``X`` may be missing. ``align`` maps the vectors that alignments
+        stand before, ``(S, n, w) -> (S, n, w)``, ``n`` a multiple of ``R`` and row after row: ``X`` itself, or the word
+        vectors of token ids. The result may be a buffer that the next call overwrites.
         """
 
     @abstractmethod

@@ -41,7 +41,7 @@ class StackedLstm(StackedTrunk):
         columns = 4 * self.out_features
         self.num_parameters = columns * (self.inputs + self.out_features + 2)
         self._steps: list[tuple[Tensor, Tensor]] = []
-        self._embedded = self._hidden = self._last = table.new_empty(0)
+        self._embedded = self._hidden = self._last = self._final = table.new_empty(0)
 
     def pack(self, values: Mapping[str, Tensor], capacity: Capacity) -> Tensor:
         units = _units(capacity)

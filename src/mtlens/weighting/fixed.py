@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -25,8 +25,9 @@ class WeightInputs:
 
 
 @lru_cache(maxsize=256)  # one array for all trainings that weigh so many tasks alike
+@cache
 def equal_weights(count: int) -> FloatArray:
-    """One each: the paper's unweighted sum. Read-only."""
+    """One each: the paper's unweighted sum. Read-only, one array for all who ask."""
     ones = np.ones(count)
     ones.flags.writeable = False
     return ones

@@ -190,6 +190,18 @@ def test_a_checkpoint_of_another_training_is_refused(shared: TaskSet, tmp_path: 
         train_solo(Preparation().member(training.but(seed=1)), folder=tmp_path)
 
 
+def test_a_state_of_another_shape_is_not_read(texts: TaskSet, tmp_path: Path) -> None:
+    """States before tables and the rest had one optimizer were called "solo"; what fits no more is a sentence."""
+    training = Training(texts, TextFamily("cnn", embeddings="dense", width=5), 3, epochs=1)
+    run = SoloRun(Preparation().member(training))
+    save_tree(tmp_path, {"seconds": 1.0, "run": run.state() | {"optimizers": [{}, {}]}}, name="solo")
+    assert train_solo(Preparation().member(training), folder=tmp_path).ok
+    for broken in ({"optimizers": [{}, {}]}, {"turns": ["one"]}, {"tracker": 3}):
+        save_tree(tmp_path, {"seconds": 1.0, "run": run.state() | broken}, name=CHECKPOINT)
+        with pytest.raises(FileError, match="Delete it to train from the start"):
+            train_solo(Preparation().member(training), folder=tmp_path)
+
+
 def test_dropout_draws_from_the_trainings_own_stream(shared: TaskSet) -> None:
     training = Training(shared, lambda c: nn.Sequential(nn.Linear(6, c), nn.Dropout(0.5)), 5, epochs=2)
     torch.manual_seed(0)

@@ -232,3 +232,8 @@ def test_mistakes_are_named() -> None:
         family_of(nn.Linear(2, 2))
     with pytest.raises(UnknownNameError, match="Did you mean 'relu'"):
         family_of("rleu")
+
+
+def test_a_pass_of_rows_is_bounded_by_every_layer() -> None:
+    """A wide hidden layer below a narrow last one is what fills a device's memory."""
+    assert StackedDense([20, 1000, 10], relu=True, bias=True).numbers_a_row(20) == 1030

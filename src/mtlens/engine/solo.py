@@ -28,7 +28,7 @@ from mtlens.engine.result import Trained
 from mtlens.engine.scoring import losses_of, scores_of
 from mtlens.engine.tracker import Tracker
 from mtlens.engine.training import WEIGHTINGS
-from mtlens.errors import InputError
+from mtlens.errors import FileError, InputError, MtlensError
 from mtlens.nets.streams import torch_seed
 from mtlens.nets.text import text_lengths
 
@@ -269,8 +269,16 @@ class SoloRun:
         if not has_tree(folder, name=CHECKPOINT):
             return 0.0
         saved = load_tree(folder, name=CHECKPOINT)
-        self.load_state(saved["run"])
-        return float(saved["seconds"])
+        try:
+            self.load_state(saved["run"])
+            return float(saved["seconds"])
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, MtlensError):
+                raise
+            raise FileError(
+                f"{Path(folder) / CHECKPOINT}.json does not hold a half-finished {self.member.training!r} ({error}). "
+                "Delete it to train from the start, or give another folder."
+            ) from error
 
     def _combiner(self) -> Any:
         training = self.member.training

@@ -45,20 +45,57 @@ else:
     TINY = tl.constexpr(1.1754944e-38)  # the smallest normal number
 
     @triton.jit  # type: ignore[untyped-decorator]
-    def _moved(  # type: ignore[no-untyped-def]
-        value, first, second, grad, rate, root, shrink, coupled, mask,
+    def _corrected(rate, steps, LOG1: tl.constexpr, LOG2: tl.constexpr):  # type: ignore[no-untyped-def]
+        """Adam's rate over its first correction ``1 - beta1^steps``, and the root of the second; in double precision,
+        since one minus nearly one has no digits to lose."""
+        t = steps.to(tl.float64)
+        return rate / (1.0 - tl.exp(t * LOG1)).to(tl.float32), tl.sqrt(1.0 - tl.exp(t * LOG2)).to(tl.float32)
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def _move(  # type: ignore[no-untyped-def]
+        value, first, second, at, mask, grad, rate, root, shrink, coupled,
         KEEP1: tl.constexpr, KEEP2: tl.constexpr, EPS: tl.constexpr,
     ):  # fmt: skip
-        """Adam at these pointers; ``rate`` is divided by the first correction, ``root`` the second's root."""
-        p = tl.load(value, mask=mask, other=0.0) * shrink
-        m = tl.load(first, mask=mask, other=0.0)
-        v = tl.load(second, mask=mask, other=0.0)
+        """Adam on the entries ``at`` of a member's values and moments; ``rate`` and ``root`` are corrected."""
+        p = tl.load(value + at, mask=mask, other=0.0) * shrink
+        m = tl.load(first + at, mask=mask, other=0.0)
+        v = tl.load(second + at, mask=mask, other=0.0)
         g = grad + coupled * p
         m = m + KEEP1 * (g - m)
         v = v + KEEP2 * (g * g - v)
-        tl.store(value, p - rate * m / (tl.sqrt(v) / root + EPS), mask=mask)
-        tl.store(first, m, mask=mask)
-        tl.store(second, v, mask=mask)
+        tl.store(value + at, p - rate * m / (tl.sqrt(v) / root + EPS), mask=mask)
+        tl.store(first + at, m, mask=mask)
+        tl.store(second + at, v, mask=mask)
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def _inputs(  # type: ignore[no-untyped-def]
+        X, rows, k, factor, offset, D: tl.constexpr, RESCALED: tl.constexpr, TURNED: tl.constexpr
+    ):  # fmt: skip
+        """Columns ``k`` of some rows, on the member's own scale: ``(rows, k)``, or ``(k, rows)`` when turned."""
+        inside = k < D
+        if TURNED:
+            x = tl.load(X + rows[None, :] * D + k[:, None], mask=inside[:, None], other=0.0)
+        else:
+            x = tl.load(X + rows[:, None] * D + k[None, :], mask=inside[None, :], other=0.0)
+        if RESCALED:
+            scale, shift = tl.load(factor + k, mask=inside, other=0.0), tl.load(offset + k, mask=inside, other=0.0)
+            x = x * scale[:, None] + shift[:, None] if TURNED else x * scale[None, :] + shift[None, :]
+        return x
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def _losses(raw, labels, is_binary, outs, OUTPUTS: tl.constexpr, KINDS: tl.constexpr):  # type: ignore[no-untyped-def]
+        """Loss of every row and output, and its slope: cross entropy for binary tasks, squared error for the others."""
+        gap = raw - labels
+        loss, slope = gap * gap, 2.0 * gap
+        if KINDS != "regression":
+            entropy = tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw))) - labels * raw
+            surplus = tl.sigmoid(raw) - labels
+            if KINDS == "binary":
+                loss, slope = entropy, surplus
+            else:
+                binary = tl.load(is_binary + outs, mask=outs < OUTPUTS, other=0)[None, :] != 0
+                loss, slope = tl.where(binary, entropy, loss), tl.where(binary, surplus, slope)
+        return loss, slope
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _first_task(active, tile, MODE: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -96,7 +133,6 @@ else:
             return
         TILES: tl.constexpr = TASKS if MODE == "each" else 1
         KEPT: tl.constexpr = TILES == 1 and UNITS <= BLOCK
-        SEEN: tl.constexpr = TILES == 1 and D <= INPUTS
         SIZE: tl.constexpr = (D + BIAS) * UNITS
         HEAD: tl.constexpr = UNITS + 1
         decay = tl.load(decays + member)
@@ -125,17 +161,16 @@ else:
         total = 0.0
         for step in range(count):
             at = start + step
-            t = (done + step + 1).to(tl.float64)
-            trunk_rate = rate / (1.0 - tl.exp(t * LOG1)).to(tl.float32)
-            trunk_root = tl.sqrt(1.0 - tl.exp(t * LOG2)).to(tl.float32)
+            trunk_rate, trunk_root = _corrected(rate, done + step + 1, LOG1, LOG2)
             uncounted = 0 if MODE == "mixed" else step  # steps of the heads that are counted at the end only
             acc, upper = tl.zeros((ROWS, BLOCK), tl.float32), tl.zeros((ROWS, BLOCK), tl.float32)
-            slope, x = tl.zeros((ROWS, WIDE), tl.float32), tl.zeros((ROWS, INPUTS), tl.float32)
+            slope = tl.zeros((ROWS, WIDE), tl.float32)
 
             # Forward: raw outputs, losses and their slopes, tile by tile.
             for tile in range(TILES):
                 task = _first_task(active + at, tile, MODE)
-                rows = tl.load(index + at * TILES * BATCH + tile * BATCH + lines, mask=in_batch, other=0).to(tl.int64)
+                batch = index + (at * TILES + tile) * BATCH
+                rows = tl.load(batch + lines, mask=in_batch, other=0).to(tl.int64)
                 own = (outs < OUTPUTS)[None, :] & in_batch[:, None]
                 places = rows[:, None] + tl.load(shift + task + outs, mask=outs < OUTPUTS, other=0)[None, :]
                 labels = tl.load(y + places, mask=own, other=0.0)
@@ -146,10 +181,7 @@ else:
                     acc = tl.zeros((ROWS, BLOCK), tl.float32)
                     for first_input in range(0, D, INPUTS):
                         k = first_input + inputs
-                        x = tl.load(X + rows[:, None] * D + k[None, :], mask=(k < D)[None, :], other=0.0)
-                        if RESCALED:
-                            x = x * tl.load(factor + task * D + k, mask=k < D, other=0.0)[None, :]
-                            x = x + tl.load(offset + task * D + k, mask=k < D, other=0.0)[None, :]
+                        x = _inputs(X, rows, k, factor + task * D, offset + task * D, D, RESCALED, False)
                         inside = (k < D)[:, None] & (unit < UNITS)[None, :]
                         w = tl.load(trunk + k[:, None] * UNITS + unit[None, :], mask=inside, other=0.0)
                         acc = tl.dot(x, w, acc, input_precision=PRODUCTS)
@@ -164,33 +196,21 @@ else:
                         own_head = tl.load(heads + (task + o) * HEAD + unit, mask=unit < UNITS, other=0.0)
                         part = tl.sum(acc * own_head[None, :], 1)
                         raw += tl.where((outs == o)[None, :], part[:, None], 0.0)
-                bias_at = heads + (task + outs) * HEAD + UNITS
-                raw += tl.load(bias_at, mask=outs < OUTPUTS, other=0.0)[None, :]
+                bias_at = (task + outs) * HEAD + UNITS
+                raw += tl.load(heads + bias_at, mask=outs < OUTPUTS, other=0.0)[None, :]
                 shares = shares / tl.maximum(tl.sum(shares, 0), TINY)[None, :]
-                if KINDS == "regression":
-                    gap = raw - labels
-                    each = gap * gap
-                    slope = 2.0 * gap
-                else:
-                    each = tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw))) - labels * raw
-                    slope = tl.sigmoid(raw) - labels
-                    if KINDS == "both":
-                        binary = tl.load(is_binary + task + outs, mask=outs < OUTPUTS, other=0)[None, :] != 0
-                        gap = raw - labels
-                        each = tl.where(binary, each, gap * gap)
-                        slope = tl.where(binary, slope, 2.0 * gap)
+                each, slope = _losses(raw, labels, is_binary + task, outs, OUTPUTS, KINDS)
                 total += tl.sum(tl.sum(tl.where(own, each * shares, 0.0), 1), 0)
                 own_weight = tl.load(task_weights + task + outs, mask=outs < OUTPUTS, other=0.0)
                 slope = tl.where(own, slope * shares * own_weight[None, :], 0.0)
                 if not KEPT:
                     tl.store(slopes + (tile * ROWS + lines)[:, None] * WIDE + outs[None, :], slope)
-                u = (tl.load(head_steps + task + outs, mask=outs < OUTPUTS, other=0.0) + uncounted + 1.0).to(tl.float64)
-                tl.debug_barrier()
-                _moved(
-                    bias_at, heads_first + (task + outs) * HEAD + UNITS, heads_second + (task + outs) * HEAD + UNITS,
-                    tl.sum(slope, 0), rate / (1.0 - tl.exp(u * LOG1)).to(tl.float32),
-                    tl.sqrt(1.0 - tl.exp(u * LOG2)).to(tl.float32), shrink, coupled, outs < OUTPUTS,
-                    KEEP1, KEEP2, EPS,
+                steps = tl.load(head_steps + task + outs, mask=outs < OUTPUTS, other=0.0) + uncounted + 1.0
+                own_rate, own_root = _corrected(rate, steps, LOG1, LOG2)
+                tl.debug_barrier()  # the biases are read: they may move
+                _move(
+                    heads, heads_first, heads_second, bias_at, outs < OUTPUTS, tl.sum(slope, 0), own_rate, own_root,
+                    shrink, coupled, KEEP1, KEEP2, EPS,
                 )  # fmt: skip
             tl.debug_barrier()  # nobody reads parameters any more, and what waits in memory has arrived
 
@@ -215,21 +235,18 @@ else:
                     tl.debug_barrier()  # heads and activations are read: both may change now
                     for o in tl.static_range(OUTPUTS):
                         column = tl.sum(tl.where((outs == o)[None, :], slope, 0.0), 1)
-                        u = (tl.load(head_steps + task + o) + uncounted + 1.0).to(tl.float64)
-                        head_at = (task + o) * HEAD + unit
-                        _moved(
-                            heads + head_at, heads_first + head_at, heads_second + head_at,
-                            tl.sum(acc * column[:, None], 0), rate / (1.0 - tl.exp(u * LOG1)).to(tl.float32),
-                            tl.sqrt(1.0 - tl.exp(u * LOG2)).to(tl.float32), shrink, coupled, unit < UNITS,
-                            KEEP1, KEEP2, EPS,
+                        steps = tl.load(head_steps + task + o) + uncounted + 1.0
+                        own_rate, own_root = _corrected(rate, steps, LOG1, LOG2)
+                        _move(
+                            heads, heads_first, heads_second, (task + o) * HEAD + unit, unit < UNITS,
+                            tl.sum(acc * column[:, None], 0), own_rate, own_root, shrink, coupled, KEEP1, KEEP2, EPS,
                         )  # fmt: skip
                     if TILES > 1:
                         tl.store(spot, upper, mask=(unit < UNITS)[None, :])
                 if BIAS:
-                    unit_at = D * UNITS + unit
-                    _moved(
-                        trunk + unit_at, trunk_first + unit_at, trunk_second + unit_at, unit_bias_grad,
-                        trunk_rate, trunk_root, shrink, coupled, unit < UNITS, KEEP1, KEEP2, EPS,
+                    _move(
+                        trunk, trunk_first, trunk_second, D * UNITS + unit, unit < UNITS, unit_bias_grad,
+                        trunk_rate, trunk_root, shrink, coupled, KEEP1, KEEP2, EPS,
                     )  # fmt: skip
                 if TILES > 1:
                     tl.debug_barrier()
@@ -238,26 +255,19 @@ else:
                     grad = tl.zeros((INPUTS, BLOCK), tl.float32)
                     for tile in range(TILES):
                         task = _first_task(active + at, tile, MODE)
-                        if SEEN:
-                            turned = tl.trans(x)
-                        else:
-                            rows = tl.load(
-                                index + at * TILES * BATCH + tile * BATCH + lines, mask=in_batch, other=0
-                            ).to(tl.int64)  # fmt: skip
-                            turned = tl.load(X + rows[None, :] * D + k[:, None], mask=(k < D)[:, None], other=0.0)
-                            if RESCALED:
-                                turned = turned * tl.load(factor + task * D + k, mask=k < D, other=0.0)[:, None]
-                                turned = turned + tl.load(offset + task * D + k, mask=k < D, other=0.0)[:, None]
+                        batch = index + (at * TILES + tile) * BATCH
+                        rows = tl.load(batch + lines, mask=in_batch, other=0).to(tl.int64)
+                        turned = _inputs(X, rows, k, factor + task * D, offset + task * D, D, RESCALED, True)
                         if TILES > 1:
                             spot = hidden + (tile * ROWS + lines)[:, None] * UNITS + unit[None, :]
                             upper = tl.load(spot, mask=(unit < UNITS)[None, :], other=0.0)
                         grad = tl.dot(turned, upper, grad, input_precision=PRODUCTS)
-                    here = k[:, None] * UNITS + unit[None, :]
-                    _moved(
-                        trunk + here, trunk_first + here, trunk_second + here, grad, trunk_rate, trunk_root, shrink,
-                        coupled, (k < D)[:, None] & (unit < UNITS)[None, :], KEEP1, KEEP2, EPS,
+                    _move(
+                        trunk, trunk_first, trunk_second, k[:, None] * UNITS + unit[None, :],
+                        (k < D)[:, None] & (unit < UNITS)[None, :], grad, trunk_rate, trunk_root, shrink, coupled,
+                        KEEP1, KEEP2, EPS,
                     )  # fmt: skip
-            tl.debug_barrier()
+            tl.debug_barrier()  # what has moved is there for the next step
             if MODE == "mixed":
                 counted = head_steps + tl.load(active + at)
                 tl.store(counted, tl.load(counted) + 1.0)

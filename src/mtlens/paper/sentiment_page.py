@@ -25,7 +25,7 @@ overlap: 7,531 of SST's 9,613 sentences are in MR, 4,179 of MR's 10,662 in SUBJ)
 the vectors frozen. `printed` is the paper's text: vectors fine-tuned, Algorithm 1 with the shared module fixed, shared
 sentences left in. `script` is what the authors' public script does. Intervals are 95 % t intervals over seeds; training
 rows of different seeds overlap, so they are somewhat too narrow, and for SST and TREC (one fixed test set) they cover
-the noise of training only. Rounding acts like one more seed: 71 aligned trainings of width 200, one by one and as stacks,
+the noise of training only. Rounding acts like a seed more: 71 aligned trainings of width 200, one by one and as stacks,
 ended 1.5 points apart (standard deviation of a task's test accuracy; mean -0.19, standard error 0.12), and the same
 training in float32 and in float64 ends at other epochs. It is in every interval below, and no single training is to be
 read closer than that. Verdicts: *holds* or *does not hold* when the interval lies wholly on one side.

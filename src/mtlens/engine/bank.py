@@ -29,7 +29,7 @@ from mtlens.engine.store import Store
 from mtlens.tasks.task import SPLIT_NAMES
 
 CHUNK = {"shared": 32, "each": 32, "mixed": 128}  # models a stack; measured: flat up to here, slower by 512
-MOST_NUMBERS = 1 << 26  # parameters of a stack: with gradients, moments and best values five times as much memory
+MOST_NUMBERS = 1 << 24  # parameters of a stack on a CPU: with gradients, moments and best values five times that
 READ_TOGETHER = 256  # models read back from a stack at a time: the copies stay small beside it
 DEVICE_CHUNK = 8192  # measured flat from 2,048; memory ends it earlier for wide models, and halves the stack
 

@@ -50,7 +50,8 @@ class StackedAverage(StackedTrunk):
         self.shape = (vocabulary, inputs)
         self.out_features = self.layers.out_features
         self.num_parameters = self.layers.num_parameters + vocabulary * inputs
-        self._ids = torch.empty(0)
+        self._words: list[Tensor] = []  # of the last batch, a tensor a member
+        self._counts = torch.empty(0)
         self._written: tuple[Tensor | None, list[Tensor]] = (None, [])  # gradient last written, and where
 
     def pack(self, values: Mapping[str, Tensor], capacity: Capacity) -> Tensor:
@@ -67,10 +68,21 @@ class StackedAverage(StackedTrunk):
         """``X (S, R, L)`` token ids to ``(S, R, units)``."""
         if align is not None:
             raise TrainingError("StackedAverage has no alignments. Train aligned averages with tables one by one.")
-        self._ids = X.long()
-        pairs = zip(self._ids, self._tables(parameters), strict=True)
-        means = [functional.embedding_bag(own, table, mode="mean", padding_idx=PADDING) for own, table in pairs]
-        return self.layers.forward(parameters, torch.stack(means))
+        ids = X.long()
+        known = ids != PADDING
+        self._counts = known.sum(2)  # (S, R)
+        ends = self._counts.cumsum(1)
+        self._words = [own[here] for own, here in zip(ids, known, strict=True)]  # text after text, without padding
+        tables = self._tables(parameters)
+        sums = [
+            functional.embedding_bag(words, table, starts, mode="sum")
+            for words, table, starts in zip(self._words, tables, ends - self._counts, strict=True)
+        ]
+        return self.layers.forward(parameters, torch.stack(sums).div_(self._divisors()))
+
+    def _divisors(self) -> Tensor:
+        """``(S, R, 1)`` words of every text; 1 for an empty one, whose sum is zero."""
+        return self._counts.clamp(min=1).unsqueeze(2)
 
     def backward(
         self, parameters: Tensor, grad_features: Tensor, grad: Tensor | None, *, grad_input: bool
@@ -81,14 +93,10 @@ class StackedAverage(StackedTrunk):
         assert below is not None
         tables = self._tables(grad)
         self._clear(grad, tables)
-        known = self._ids != PADDING
-        below = below / known.sum(2, keepdim=True).clamp(min=1)
-        words = []
-        for own, here, table, slope in zip(self._ids, known, tables, below, strict=True):
-            text, place = here.nonzero(as_tuple=True)
-            words.append(own[text, place])
-            table.index_add_(0, words[-1], slope[text])
-        self._written = (grad, words)
+        below = below.div_(self._divisors())
+        for words, table, slope, counts in zip(self._words, tables, below, self._counts, strict=True):
+            table.index_add_(0, words, torch.repeat_interleave(slope, counts, 0))
+        self._written = (grad, self._words)
         return None
 
     def _clear(self, grad: Tensor, tables: Tensor) -> None:

@@ -101,12 +101,12 @@ def _study(pool: Pool, name: str, setting: str, c: Any, limit: float, out: Path,
 def _submit(pool: Pool, c: Any, jobs: Sequence[Job], stack: bool) -> dict[Any, tuple[Sequence[Job], str]]:
     """What stacks goes as stacks, one process for every kind of job; everything else one by one over the others."""
     stacks: dict[tuple[Any, ...], list[Job]] = {}
+    rest: list[Job] = []
     for job in jobs:
-        if stack and can_stack(c, job):
-            stacks.setdefault((job.method, len(job.names) > 1, job.start is not None), []).append(job)
-    rest = chunks([job for job in jobs if not (stack and can_stack(c, job))])
+        kind = (job.method, len(job.names) > 1, job.start is not None)
+        (stacks.setdefault(kind, []) if stack and can_stack(c, job) else rest).append(job)
     parts: list[tuple[Sequence[Job], Any]] = [(part, "auto") for part in stacks.values()]
-    parts += [(part, "solo") for part in rest]
+    parts += [(part, "solo") for part in chunks(rest)]
     return {pool.submit(c, part, engine): (part, engine) for part, engine in parts}
 
 

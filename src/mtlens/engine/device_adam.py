@@ -24,6 +24,23 @@ except ImportError:
 else:
 
     @triton.jit  # type: ignore[untyped-decorator]
+    def move(  # type: ignore[no-untyped-def]
+        value, first, second, at, mask, grad, rate, root, shrink, coupled,
+        KEEP1: tl.constexpr, KEEP2: tl.constexpr, EPS: tl.constexpr,
+    ):  # fmt: skip
+        """Adam on the entries ``at`` of values and moments; ``rate`` is divided by the first bias correction, ``root``
+        is the root of the second. Decay shrinks the value (decoupled) or joins the gradient (coupled)."""
+        p = tl.load(value + at, mask=mask, other=0.0) * shrink
+        m = tl.load(first + at, mask=mask, other=0.0)
+        v = tl.load(second + at, mask=mask, other=0.0)
+        g = grad + coupled * p
+        m = m + KEEP1 * (g - m)
+        v = v + KEEP2 * (g * g - v)
+        tl.store(value + at, p - rate * m / (tl.sqrt(v) / root + EPS), mask=mask)
+        tl.store(first + at, m, mask=mask)
+        tl.store(second + at, v, mask=mask)
+
+    @triton.jit  # type: ignore[untyped-decorator]
     def adam_kernel(  # type: ignore[no-untyped-def]
         value, grad, first, second, rate, root, shrink, coupled, n,
         KEEP1: tl.constexpr, KEEP2: tl.constexpr, EPS: tl.constexpr, BLOCK: tl.constexpr,
@@ -34,18 +51,11 @@ else:
             at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
             inside = at < n
             place = row.to(tl.int64) * n + at
-            p = tl.load(value + place, mask=inside, other=0.0)
             g = tl.load(grad + place, mask=inside, other=0.0)
-            m = tl.load(first + place, mask=inside, other=0.0)
-            v = tl.load(second + place, mask=inside, other=0.0)
-            p = p * tl.load(shrink + row)
-            g = g + tl.load(coupled + row) * p
-            m = m + KEEP1 * (g - m)
-            v = v + KEEP2 * (g * g - v)
-            p = p - step * m / (tl.sqrt(v) / tl.load(root + row) + EPS)
-            tl.store(value + place, p, mask=inside)
-            tl.store(first + place, m, mask=inside)
-            tl.store(second + place, v, mask=inside)
+            move(
+                value, first, second, place, inside, g, step, tl.load(root + row), tl.load(shrink + row),
+                tl.load(coupled + row), KEEP1, KEEP2, EPS,
+            )  # fmt: skip
 
 
 class DeviceAdam:

@@ -12,12 +12,12 @@ the same, operation by operation.
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from mtlens.engine import native
 from mtlens.engine.layout import Layout
 from mtlens.engine.updates import BETA1, BETA2, EPS
 from mtlens.errors import DataWarning
@@ -35,6 +35,7 @@ LEAST_MEMBERS = 128  # about the card's multiprocessors: each member uses one of
 MOST_PARAMETERS = 1 << 15  # of a member's trunk: wider products keep a whole card busy by themselves
 INPUT_TILE, MOST_UNITS = 16, 64  # inputs and units of a tile
 steps_kernel: Any = None
+_failures: list[str] = []  # why the kernel could not be compiled here, said once
 
 try:
     import triton
@@ -42,6 +43,8 @@ try:
 except ImportError:
     pass
 else:
+    from mtlens.engine.device_adam import move
+
     TINY = tl.constexpr(1.1754944e-38)  # the smallest normal number
 
     @triton.jit  # type: ignore[untyped-decorator]
@@ -50,22 +53,6 @@ else:
         since one minus nearly one has no digits to lose."""
         t = steps.to(tl.float64)
         return rate / (1.0 - tl.exp(t * LOG1)).to(tl.float32), tl.sqrt(1.0 - tl.exp(t * LOG2)).to(tl.float32)
-
-    @triton.jit  # type: ignore[untyped-decorator]
-    def _move(  # type: ignore[no-untyped-def]
-        value, first, second, at, mask, grad, rate, root, shrink, coupled,
-        KEEP1: tl.constexpr, KEEP2: tl.constexpr, EPS: tl.constexpr,
-    ):  # fmt: skip
-        """Adam on the entries ``at`` of a member's values and moments; ``rate`` and ``root`` are corrected."""
-        p = tl.load(value + at, mask=mask, other=0.0) * shrink
-        m = tl.load(first + at, mask=mask, other=0.0)
-        v = tl.load(second + at, mask=mask, other=0.0)
-        g = grad + coupled * p
-        m = m + KEEP1 * (g - m)
-        v = v + KEEP2 * (g * g - v)
-        tl.store(value + at, p - rate * m / (tl.sqrt(v) / root + EPS), mask=mask)
-        tl.store(first + at, m, mask=mask)
-        tl.store(second + at, v, mask=mask)
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _inputs(  # type: ignore[no-untyped-def]
@@ -208,7 +195,7 @@ else:
                 steps = tl.load(head_steps + task + outs, mask=outs < OUTPUTS, other=0.0) + uncounted + 1.0
                 own_rate, own_root = _corrected(rate, steps, LOG1, LOG2)
                 tl.debug_barrier()  # the biases are read: they may move
-                _move(
+                move(
                     heads, heads_first, heads_second, bias_at, outs < OUTPUTS, tl.sum(slope, 0), own_rate, own_root,
                     shrink, coupled, KEEP1, KEEP2, EPS,
                 )  # fmt: skip
@@ -237,14 +224,14 @@ else:
                         column = tl.sum(tl.where((outs == o)[None, :], slope, 0.0), 1)
                         steps = tl.load(head_steps + task + o) + uncounted + 1.0
                         own_rate, own_root = _corrected(rate, steps, LOG1, LOG2)
-                        _move(
+                        move(
                             heads, heads_first, heads_second, (task + o) * HEAD + unit, unit < UNITS,
                             tl.sum(acc * column[:, None], 0), own_rate, own_root, shrink, coupled, KEEP1, KEEP2, EPS,
                         )  # fmt: skip
                     if TILES > 1:
                         tl.store(spot, upper, mask=(unit < UNITS)[None, :])
                 if BIAS:
-                    _move(
+                    move(
                         trunk, trunk_first, trunk_second, D * UNITS + unit, unit < UNITS, unit_bias_grad,
                         trunk_rate, trunk_root, shrink, coupled, KEEP1, KEEP2, EPS,
                     )  # fmt: skip
@@ -262,7 +249,7 @@ else:
                             spot = hidden + (tile * ROWS + lines)[:, None] * UNITS + unit[None, :]
                             upper = tl.load(spot, mask=(unit < UNITS)[None, :], other=0.0)
                         grad = tl.dot(turned, upper, grad, input_precision=PRODUCTS)
-                    _move(
+                    move(
                         trunk, trunk_first, trunk_second, k[:, None] * UNITS + unit[None, :],
                         (k < D)[:, None] & (unit < UNITS)[None, :], grad, trunk_rate, trunk_root, shrink, coupled,
                         KEEP1, KEEP2, EPS,
@@ -281,9 +268,8 @@ else:
 
 def can_run(layout: Layout, trunk: StackedTrunk, device: torch.device) -> bool:
     """Whether the kernel does what a stack asks for: one dense layer and heads of one output, trained whole by Adam."""
-    outputs = layout.num_tasks if layout.mode == "shared" else 1
     return (
-        os.environ.get("MTLENS_NATIVE", "1") != "0"
+        native.is_wanted()
         and device.type == "cuda"
         and steps_kernel is not None
         and not _failures
@@ -292,7 +278,7 @@ def can_run(layout: Layout, trunk: StackedTrunk, device: torch.device) -> bool:
         and len(trunk.widths) == 2
         and layout.columns == 1
         and layout.batch <= MOST_ROWS
-        and outputs <= MOST_OUTPUTS
+        and _outputs(layout) <= MOST_OUTPUTS
         and layout.align is None
         and not (layout.freeze or layout.uncertain or layout.random_weights)
         and layout.optimizer in ("adam", "adamw")
@@ -305,12 +291,9 @@ def pays(samples: int, members: int, parameters: int) -> bool:
     The bounds enclose what was measured. With the environment variable ``MTLENS_NATIVE=1`` every stack is. What has
     been compiled once is kept on disk (by Triton), but whether it has been is not known beforehand.
     """
-    if os.environ.get("MTLENS_NATIVE") == "1":
+    if native.is_forced():
         return True
     return samples >= LEAST_SAMPLES and members >= LEAST_MEMBERS and parameters <= MOST_PARAMETERS
-
-
-_failures: list[str] = []  # why the kernel could not be compiled here, said once
 
 
 def run_steps(stack: Stack, count: int) -> bool:
@@ -358,7 +341,7 @@ def _constants(stack: Stack) -> dict[str, Any]:
         "DECOUPLED": layout.optimizer == "adamw", "LOG1": math.log(BETA1), "LOG2": math.log(BETA2),
         "KEEP1": 1 - BETA1, "KEEP2": 1 - BETA2, "EPS": EPS, "ROWS": _tile_rows(layout), "INPUTS": INPUT_TILE,
         "BLOCK": min(MOST_UNITS, max(16, _power_of_two(trunk.widths[1]))),
-        "OUTPUTS": layout.num_tasks if layout.mode == "shared" else 1, "WIDE": _wide(layout),
+        "OUTPUTS": _outputs(layout), "WIDE": _wide(layout),
         "PRODUCTS": "tf32x3" if _is_narrow(stack) else "ieee",
     }  # fmt: skip
 
@@ -380,8 +363,13 @@ def _tile_rows(layout: Layout) -> int:
     return max(16, _power_of_two(layout.batch))  # 16: the least that the matrix units take
 
 
+def _outputs(layout: Layout) -> int:
+    """Heads that a tile of rows feeds."""
+    return layout.num_tasks if layout.mode == "shared" else 1
+
+
 def _wide(layout: Layout) -> int:
-    return _power_of_two(layout.num_tasks) if layout.mode == "shared" else 1
+    return _power_of_two(_outputs(layout))
 
 
 def _power_of_two(least: int) -> int:

@@ -14,8 +14,9 @@ from torch import Tensor
 from mtlens.arrays import FloatArray
 from mtlens.engine.prepare import Member, Slot
 from mtlens.engine.scoring import scores_of
-from mtlens.engine.stack import Stack, apply_alignment
+from mtlens.engine.stack import Stack
 from mtlens.engine.store import Panel
+from mtlens.nets.alignment import alignment_matrices, apply_alignment
 from mtlens.nets.family import Align
 
 SCORING_ROWS = 1 << 13  # rows x models of one pass, which bounds the memory of scoring; larger was no faster
@@ -150,12 +151,9 @@ def _inputs(stack: Stack, rows: Tensor, places: Tensor, slots: Tensor) -> Tensor
 
 def _alignment(stack: Stack, values: Tensor, slots: Tensor) -> Align:
     """The map of each member's first requested slot, of vectors ``(g, n, d)``."""
-    layout, d = stack.layout, stack.aligned_width
+    layout = stack.layout
     own = values.view(len(values), layout.num_tasks, -1)[torch.arange(len(values), device=values.device), slots[:, 0]]
-    if layout.align_rank is None:
-        return partial(apply_alignment, matrices=(own.view(-1, d, d),))
-    both = own.view(-1, 2, d, layout.align_rank)
-    return partial(apply_alignment, matrices=(both[:, 0], both[:, 1]))
+    return partial(apply_alignment, matrices=alignment_matrices(own, stack.aligned_width, layout.align_rank))
 
 
 def _by_labels(found: Iterable[Outputs]) -> Iterator[Outputs]:

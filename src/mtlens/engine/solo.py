@@ -272,9 +272,9 @@ class SoloRun:
         try:
             self.load_state(saved["run"])
             return float(saved["seconds"])
+        except MtlensError:
+            raise
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, MtlensError):
-                raise
             raise FileError(
                 f"{Path(folder) / CHECKPOINT}.json does not hold a half-finished {self.member.training!r} ({error}). "
                 "Delete it to train from the start, or give another folder."

@@ -27,6 +27,7 @@ from mtlens.engine.prepare import Member, Start
 from mtlens.engine.store import Store
 from mtlens.engine.tracker import Tracker
 from mtlens.engine.updates import SKIP, WHOLE, FusedUpdate, Part, PlainUpdate
+from mtlens.nets.alignment import alignment_gradient, alignment_matrices, apply_alignment
 from mtlens.nets.family import StackedTrunk
 
 LAID_TOGETHER = 1024  # epochs of so many members are laid out at a time: with one-task steps no two are alike
@@ -136,11 +137,8 @@ class Stack:
         return Start(trunk, own, align)
 
     def _cut_alignment(self, row: Tensor) -> dict[str, Tensor]:
-        d, rank = self.aligned_width, self.layout.align_rank
-        if rank is None:
-            return {"R": row.view(d, d).clone()}
-        U, V = row.view(2, d, rank)
-        return {"U": U.clone(), "V": V.clone()}
+        matrices = alignment_matrices(row, self.aligned_width, self.layout.align_rank)
+        return {name: own[0].clone() for name, own in zip("R" if len(matrices) == 1 else "UV", matrices, strict=True)}
 
     # Places --------------------------------------------------------------------------------------------------------
 
@@ -486,13 +484,10 @@ class Stack:
 
     def _alignments(self, active: Tensor | None) -> tuple[Tensor, ...]:
         """``R (B, d, d)``, or ``U, V (B, d, r)`` each; B is S for one-task steps, else S * T."""
-        part, d, rank = self.parts["align"], self.aligned_width, self.layout.align_rank
+        part = self.parts["align"]
         own = part.value.view(len(part.value), part.segments, -1)
         own = own.flatten(0, 1) if active is None else own[self._arange, active]
-        if rank is None:
-            return (own.view(-1, d, d),)
-        both = own.view(-1, 2, d, rank)
-        return both[:, 0], both[:, 1]
+        return alignment_matrices(own, self.aligned_width, self.layout.align_rank)
 
     def _align(self, vectors: Tensor, active: Tensor | None) -> Tensor:
         """``V R`` of ``V (S, n, d)``, task by task; they are kept for the way back."""
@@ -542,6 +537,7 @@ class Stack:
         return chosen.tolist() if self.store.device.type == "cpu" else chosen
 
     def buffer(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A tensor that stays between steps, with whatever the last step left in it."""
         kept = self._buffers.get(name)
         if kept is None or kept.shape != shape:
             kept = self._buffers[name] = torch.empty(shape, dtype=self.store.dtype, device=self.store.device)
@@ -593,28 +589,3 @@ def _put_rows(target: Tensor, places: Sequence[int], at: Tensor, rows: Tensor, w
         torch.index_select(rows, 0, which, out=target)
     else:
         target.index_copy_(0, at, rows.index_select(0, which))
-
-
-def apply_alignment(X: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:
-    """``X R``, or ``X + (X U) V^T``, for ``X (B, n, d)``."""
-    if len(matrices) == 1:
-        return torch.bmm(X, matrices[0])
-    U, V = matrices
-    return torch.baddbmm(X, torch.bmm(X, U), V.transpose(1, 2))
-
-
-def alignment_gradient(X: Tensor, below: Tensor, matrices: tuple[Tensor, ...], pull: Tensor) -> Tensor:
-    """Gradient of loss and ``pull * |R - I|_F^2`` in the alignments' parameters, ``(B, parameters)``.
-
-    ``dR = X^T G + 2 pull (R - I)``; with ``R = I + U V^T``: ``dU = X^T G V + 2 pull U V^T V``,
-    ``dV = G^T X U + 2 pull V U^T U``.
-    """
-    if len(matrices) == 1:
-        (R,) = matrices
-        gradient = torch.bmm(X.transpose(1, 2), below)
-        eye = torch.eye(R.shape[1], dtype=R.dtype, device=R.device)
-        return (gradient + 2 * pull * (R - eye)).flatten(1)
-    U, V = matrices
-    dU = torch.bmm(X.transpose(1, 2), torch.bmm(below, V)) + 2 * pull * torch.bmm(U, torch.bmm(V.transpose(1, 2), V))
-    dV = torch.bmm(below.transpose(1, 2), torch.bmm(X, U)) + 2 * pull * torch.bmm(V, torch.bmm(U.transpose(1, 2), U))
-    return torch.stack([dU, dV], 1).flatten(1)

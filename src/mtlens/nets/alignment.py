@@ -87,3 +87,36 @@ def _check(d: Any, rank: Any, penalty: Any) -> None:
 
 def _is_whole(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def alignment_matrices(rows: Tensor, d: int, rank: int | None) -> tuple[Tensor, ...]:
+    """Parameters of ``B`` alignments ``(B, numbers)`` as ``R (B, d, d)``, or as ``U, V (B, d, rank)``; views."""
+    if rank is None:
+        return (rows.view(-1, d, d),)
+    both = rows.view(-1, 2, d, rank)
+    return both[:, 0], both[:, 1]
+
+
+def apply_alignment(X: Tensor, matrices: tuple[Tensor, ...]) -> Tensor:
+    """``X R``, or ``X + (X U) V^T``, for ``X (B, n, d)``."""
+    if len(matrices) == 1:
+        return torch.bmm(X, matrices[0])
+    U, V = matrices
+    return torch.baddbmm(X, torch.bmm(X, U), V.transpose(1, 2))
+
+
+def alignment_gradient(X: Tensor, below: Tensor, matrices: tuple[Tensor, ...], pull: Tensor) -> Tensor:
+    """Gradient of loss and ``pull * |R - I|_F^2`` in the alignments' parameters, ``(B, parameters)``.
+
+    ``dR = X^T G + 2 pull (R - I)``; with ``R = I + U V^T``: ``dU = X^T G V + 2 pull U V^T V``,
+    ``dV = G^T X U + 2 pull V U^T U``.
+    """
+    if len(matrices) == 1:
+        (R,) = matrices
+        gradient = torch.bmm(X.transpose(1, 2), below)
+        eye = torch.eye(R.shape[1], dtype=R.dtype, device=R.device)
+        return (gradient + 2 * pull * (R - eye)).flatten(1)
+    U, V = matrices
+    dU = torch.bmm(X.transpose(1, 2), torch.bmm(below, V)) + 2 * pull * torch.bmm(U, torch.bmm(V.transpose(1, 2), V))
+    dV = torch.bmm(below.transpose(1, 2), torch.bmm(X, U)) + 2 * pull * torch.bmm(V, torch.bmm(U.transpose(1, 2), U))
+    return torch.stack([dU, dV], 1).flatten(1)

@@ -140,8 +140,9 @@ class DenseTableAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        fused = {"fused": True}  # so that loading a state puts its steps beside their parameters, where the kernel is
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay} | fused)
+        # fused: so that loading a state puts its steps beside their parameters, where the kernel is
+        given = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": True}
+        super().__init__(params, given)
         self._buffers: dict[Tensor, Tensor] = {}
 
     @torch.no_grad()

@@ -77,6 +77,16 @@ def _library() -> ctypes.CDLL | None:
         return None
 
 
+def is_wanted() -> bool:
+    """Whether the environment leaves compiled steps on, here and on devices: ``MTLENS_NATIVE`` is not ``0``."""
+    return os.environ.get("MTLENS_NATIVE") != "0"
+
+
+def is_forced() -> bool:
+    """Whether the environment asks for them also where they may not pay: ``MTLENS_NATIVE`` is ``1``."""
+    return os.environ.get("MTLENS_NATIVE") == "1"
+
+
 def is_built() -> bool:
     """Whether the extension was built with this installation."""
     return _library() is not None
@@ -89,7 +99,7 @@ def can_run(layout: Layout, trunk: StackedTrunk, device: torch.device) -> bool:
     the trunk fixed) and not of low rank.
     """
     return (
-        os.environ.get("MTLENS_NATIVE", "1") != "0"
+        is_wanted()
         and device.type == "cpu"
         and isinstance(trunk, StackedDense)
         and len(trunk.widths) - 1 <= MOST_LAYERS
